@@ -176,21 +176,23 @@ def _labels(chain: Chain) -> Labels:
     found: Labels = {}
     for number, component in enumerate(chain.components):
         for clustering, label in zip(component.clusterings, chain.labels(number), strict=True):
-            found |= {own.name: part for own, part in clustering.by_assignment(label)}
+            for own, part in clustering.by_assignment(label):
+                found |= own.named(part)
     return found
 
 
 def _agreement(structure: Structure, labels: list[Labels]) -> NDArray[np.float64]:
     """Compute how well every two starts agree, on average over the sets of clusters."""
     found = np.ones((len(labels), len(labels)))
+    sets = [[name for name in own if name in labels[0]] for own in structure.sets.values()]
     for i, one in enumerate(labels):
         for j, other in enumerate(labels[:i]):
             by_set = [
                 adjusted_rand_index(
-                    {a.name: one[a.name] for a in clustering.assignments},
-                    {a.name: other[a.name] for a in clustering.assignments},
+                    {name: one[name] for name in names}, {name: other[name] for name in names}
                 )
-                for clustering in structure.clusterings
+                for names in sets
+                if names
             ]
             found[i, j] = found[j, i] = np.mean(by_set)
     return found

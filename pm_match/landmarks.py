@@ -27,7 +27,11 @@ def choose_landmarks(
     Raise `ValueError` if `record` is not as `sample` says, or the model has no clusters. Raise
     `KeyError` if there is no such domain.
     """
-    sizes = {a.name: a.n_objects for c in structure.all_clusterings for a in c.assignments}
+    assignments = [a for c in structure.all_clusterings for a in c.assignments]
+    sizes = {a.name: a.n_objects for a in assignments}
+    if not (isinstance(record, str) and record == "all"):
+        for own in assignments:
+            own.must_be_alone()
     if isinstance(record, Mapping):
         chosen: dict[str, list[int]] = {name: [] for name in sizes}
         for domain, objects in record.items():

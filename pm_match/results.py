@@ -39,24 +39,26 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
     unordered = {name for part in structure.parts for name in part.unordered}
     for clustering in structure.all_clusterings:
         for assignment in clustering.assignments:
-            if assignment.variable is None and GROUP not in idata.children:
+            if not assignment.drawn and GROUP not in idata.children:
                 own = types[assignment.name]
                 posterior[assignment.name] = _constant(idata, assignment, own)
             for name in (assignment.name, *assignment.variables):
                 if name in posterior:
                     posterior[name] = posterior[name].astype(types[name], copy=False)
-            if assignment.name in posterior and assignment.name not in unordered:
+            if assignment.relevance and assignment.name in posterior:
+                posterior[assignment.name].attrs[FLAGS] = assignment.relevance
+    for title, names in structure.sets.items():
+        for name in names:
+            if name in posterior and name not in unordered:
                 # Labels of different sets, documents' and words', are not to be compared.
-                posterior[assignment.name].attrs[SET] = clustering.title
-                if assignment.relevance:
-                    posterior[assignment.name].attrs[FLAGS] = assignment.relevance
+                posterior[name].attrs[SET] = title
     for evidence in structure.evidence:
         evidence.annotate(posterior)
         for name, axis in evidence.of_clusters.items():
             if name in posterior:
                 # Sample dims come first; no dim if it is of one cluster alone.
                 dim = "" if axis is None else str(posterior[name].dims[2 + axis])
-                title = structure.clustering_of(evidence).title
+                title = evidence.of_parts.get(name) or structure.clustering_of(evidence).title
                 posterior[name].attrs |= {ROWS_OF: title, ROWS: dim}
 
 
@@ -110,7 +112,8 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     model = modelcontext(model)
     posterior, stats = idata["posterior"], idata["sample_stats"]
     structure = read(model)
-    bound = {name for c in structure.clusterings for name in c.names}
+    # Sets are called by their weights, where these are one vector.
+    bound = {*structure.sets, *(name for c in structure.clusterings for name in c.names)}
     # What no relabelling changes may stay: numbers, but not what there is one of for each cluster.
     bound -= {name for c in structure.clusterings for name in c.probabilities if name}
     bound |= {name for own in structure.evidence for name in own.relabelled}

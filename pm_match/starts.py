@@ -168,10 +168,10 @@ def check_initvals(model: Model, initvals: Any, chains: int) -> None:
     natural = [name for name in given if name in names]
     like = start | dict(zip(natural, natural_function(model, natural)(start), strict=True))
     n_labels = {
-        own.variable: clustering.truncation
-        for component in read(model).components
-        for clustering in component.clusterings
+        name: n
+        for clustering in read(model).clusterings
         for own in clustering.assignments
+        for name, n in own.n_labels(clustering.truncation).items()
     }
     for name, values in given.items():
         for value in values:

@@ -120,11 +120,13 @@ class ClusteringPoints(Writer):
         found = []
         for own in self.clustering.assignments:
             labels = np.full(own.n_objects, -1) if own.known is None else own.known.copy()
-            if own.variable:
-                free = own.free
-                labels[free] = self.read_labels(
-                    point, own.variable, own.relevance, int(free.sum()), n_labels
-                )
+            if own.drawn:
+                given = own.relevance, int(own.free.sum())
+                parts = {
+                    name: self.read_labels(point, name, *given, n)
+                    for name, n in own.n_labels(n_labels).items()
+                }
+                labels[own.free] = own.joined(parts)
             found.append(labels)
         return np.concatenate(found)
 

@@ -79,6 +79,8 @@ class Likelihoods(Evidence):
     # of these, and of factors that are free variables, what a search climbs
     climbed: tuple[str, ...]
     rows: tuple[LabelRows, ...]  # what labels have of them
+    # what the labels of one part have, if labels are joint: the title of its clusters, and the rows
+    part_rows: tuple[tuple[str, LabelRows], ...]
     # of these, what is independent between labels, and can be drawn from its prior
     redrawn: tuple[LabelRows, ...]
     # of these, what is drawn by slices: few numbers, none of them whole
@@ -107,12 +109,18 @@ class Likelihoods(Evidence):
     @property
     def relabelled(self) -> list[str]:
         """What labels have rows of."""
-        return [name for rows in self.rows for name in rows.names]
+        return [*self.of_clusters]
 
     @property
     def of_clusters(self) -> dict[str, int | None]:
-        """What labels have rows of, or a variable each."""
-        return {name: rows.axis for rows in self.rows for name in rows.names}
+        """What labels, or their parts, have rows of, or a variable each."""
+        every = *self.rows, *(rows for _, rows in self.part_rows)
+        return {name: rows.axis for rows in every for name in rows.names}
+
+    @property
+    def of_parts(self) -> dict[str, str]:
+        """What the labels of one part have."""
+        return {name: title for title, rows in self.part_rows for name in rows.names}
 
     @property
     def handed_on(self) -> list[str]:

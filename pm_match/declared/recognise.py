@@ -80,7 +80,8 @@ class LikelihoodCandidate:
             context, reading.factors, reading.points, reading.table, reading.truncation
         )
         found = rows.find()
-        own = {name for one in found for name in one.names}
+        of_parts = reading.of_parts(clusterings[self.clustering])
+        own = {name for one in [*found, *(one for _, one in of_parts)] for name in one.names}
         direct = {p for rv in self.factors for p in context.ancestry.parents[rv]}
         parameters = tuple(
             rv.name
@@ -103,6 +104,7 @@ class LikelihoodCandidate:
             parameters=parameters,
             climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
             rows=tuple(found),
+            part_rows=tuple(of_parts),
             redrawn=tuple(redrawn),
             sliced=_sliced(redrawn, reading.points[0]),
             swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
@@ -260,6 +262,28 @@ class _Reading:
         if (owner < 0).all():
             raise Refusal(f"no entry of {names(self.factors)} depends on {names(self.assignments)}")
         return owner
+
+    def of_parts(self, clustering: ClusteringCandidate) -> list[tuple[str, LabelRows]]:
+        """Find what the labels of each part have, if labels are joint: of its clusters, the rows.
+
+        What several parts have rows of is the first one's.
+        """
+        parts = [*clustering.parts.values()]
+        sizes = [part.n_labels for part in parts[0]] if parts else []
+        if any([part.n_labels for part in own] != sizes for own in parts):
+            return []
+        found: list[tuple[str, LabelRows]] = []
+        for place, part in enumerate(parts[0] if parts else ()):
+
+            def table(point, place=place):
+                by_part = np.moveaxis(self.table(point).reshape(*sizes, -1), place, 0)
+                return by_part.reshape(len(by_part), -1)
+
+            known = {name for _, rows in found for name in rows.names}
+            reader = RowReader(self.context, self.factors, self.points, table, part.n_labels)
+            new = [rows for rows in reader.find() if known.isdisjoint(rows.names)]
+            found += [(part.title, rows) for rows in new]
+        return found
 
     def numbers(self, owner: NDArray[np.int64]) -> NDArray[np.float64]:
         """Arrange what is observed by object (N, K), where every object has as many numbers.

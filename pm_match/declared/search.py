@@ -4,6 +4,7 @@ Labels and parameters in turn, from several starts; the best by the log density 
 """
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ _STARTS = 2
 # Rounds of sweeps and maximisations of parameters for every start.
 _ROUNDS = 6
 _MOST_ITERATIONS = 60
+# Exchanges of joint labels that are tried.
+_MOST_EXCHANGES = 200
 # How far maxima may lie from the start of what has a transform, logs of scales for one: the density
 # of a cluster of a single object has no top.
 _FAR = 3.0
@@ -63,7 +66,34 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
             if value > highest:
                 best, highest = chain.point, value
     chain.point = best
+    if any(own.parts for c in component.clusterings for own in c.assignments):
+        _exchange(chain, number, rng, maximise)
     chain.settle(number)
+
+
+def _exchange(chain: Chain, number: int, rng: np.random.Generator, maximise: "Parameters") -> None:
+    """Exchange joint labels, two at a time: which part is whose, k-means does not know."""
+    highest, left = chain.log_joint(number), _MOST_EXCHANGES
+    for home, clustering in enumerate(chain.components[number].clusterings):
+        pairs = [*combinations(range(clustering.truncation), 2)]
+        since = 0  # the last exchange that was better
+        while since < len(pairs) and left > 0:
+            if since == 0:
+                rng.shuffle(pairs)
+            begin, (one, other) = chain.point, pairs[since]
+            labels = chain.labels(number)
+            here, there = labels[home] == one, labels[home] == other
+            since += 1
+            if not here.any() and not there.any():
+                continue
+            labels[home] = np.where(here, other, np.where(there, one, labels[home]))
+            chain.place(number, labels)
+            maximise(chain)
+            value, left = chain.log_joint(number), left - 1
+            if value > highest + LEAST:
+                highest, since = value, 0
+            else:
+                chain.point = begin
 
 
 def _numbers(chain: Chain, number: int) -> list[list[int]]:

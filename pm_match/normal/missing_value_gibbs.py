@@ -68,7 +68,7 @@ class MissingValueGibbs(PartitionStep):
         """Names of the labels that it draws too."""
         numbers = {normals.clustering for normals in part.of(Normals) if normals.missing}
         drawn = [part.clusterings[number] for number in numbers if _alone(part, number)]
-        return [own.variable for c in drawn for own in c.assignments if own.variable]
+        return [name for c in drawn for own in c.assignments for name in own.drawn]
 
     def _prepare(self) -> None:
         super()._prepare()

@@ -129,6 +129,8 @@ def log_predictive(
 
 def _free(clustering: Any) -> Sequence[Assignment]:
     """Give the assignments of a clustering, of which nothing is known."""
+    for own in clustering.assignments:
+        own.must_be_alone()
     if len(clustering.links) or len(clustering.apart) or (clustering.known >= 0).any():
         names = ", ".join(repr(own.name) for own in clustering.assignments)
         raise UnservedModelError(

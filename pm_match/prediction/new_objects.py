@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import no_such
-from pm_match.matching.draws import full_name
+from pm_match.matching.draws import PREFIX, full_name
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import NewObjects, Place, Seen
 from pm_match.reading.parts import Structure, UnservedModelError
@@ -17,14 +17,17 @@ from pm_match.reading.parts import Structure, UnservedModelError
 def find_place(structure: Structure, domain: str) -> Place:
     """Find the assignment of a domain.
 
-    Raise `KeyError` if there is none; the message lists the domains.
+    Raise `KeyError` if there is none; the message lists the domains. Raise `UnservedModelError` if
+    its labels are joint.
     """
-    found = {place.assignment.name: place for place in places(structure)}
+    found = {name: place for place in places(structure) for name in place.assignment.held}
     try:
-        return found[full_name(found, domain)]
+        place = found[full_name(found, domain)]
     except KeyError:
-        known = [place.domain for place in found.values()]
+        known = [name.removeprefix(PREFIX) for name in found]
         raise KeyError(no_such(f"domain {domain!r} in the model", known, domain)) from None
+    place.assignment.must_be_alone()
+    return place
 
 
 def places(structure: Structure) -> Iterator[Place]:

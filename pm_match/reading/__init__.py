@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pymc.model.core import Model
 
 from pm_match.numerics.garbage import uncollected
+from pm_match.reading.joint_labels import as_declared, together, with_joint_labels
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
@@ -26,7 +27,7 @@ __all__ = ["Structure", "UnservedModelError", "as_read", "read"]
 class _Reading(NamedTuple):
     structure: Structure
     model: Model | None
-    complete: bool  # whether labels of zeros and ones have been looked for
+    complete: bool  # whether all has been tried
 
 
 _READ: Kept[_Reading] = Kept()
@@ -34,11 +35,11 @@ on_registration(_READ.clear)
 
 
 @without_c()
-def read(model: Model, binary: bool = True) -> Structure:
+def read(model: Model, thorough: bool = True) -> Structure:
     """Read a model. The result is kept until the model gets another variable or other data.
 
-    `binary`: whether zeros and ones are taken for labels if nothing else is served. Raise
-    `TypeError` if `model` is none.
+    `thorough`: whether zeros and ones are taken for labels if nothing else is served, and labels
+    that data depend on together for one. Raise `TypeError` if `model` is none.
     """
     # PyMC's `modelcontext` lets everything through.
     if not isinstance(model, Model):
@@ -46,9 +47,9 @@ def read(model: Model, binary: bool = True) -> Structure:
             f"model: expected a pm.Model; found an object of type {type(model).__name__}"
         )
     known = _READ.of(model)
-    if known is None or (binary and not known.complete):
+    if known is None or (thorough and not known.complete):
         with uncollected():
-            structure, seen, complete = _read(model, binary)
+            structure, seen, complete = _read(model, thorough)
         # Of the model itself, nothing is kept that would keep it.
         known = _READ.keep(model, _Reading(structure, None if seen is model else seen, complete))
     return known.structure
@@ -62,18 +63,35 @@ def as_read(model: Model) -> Model:
     return known.model or model
 
 
-def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
+def _read(model: Model, thorough: bool) -> tuple[Structure, Model, bool]:
     """Read a model; return the model too that has been read in its place, or itself.
 
     And whether all has been tried that may be.
     """
     first, structure = _with_known_labels(model)
-    nothing = structure.empty and not structure.refusals
-    if nothing and not binary:
+    if not thorough and structure.empty and not structure.refusals:
         return structure, first.model, False
+    found, seen = _with_own_weights(first, structure)
+    joint = together(first.model, found.refusals.keys() - first.known.keys())
+    if not joint or not thorough:
+        return found, seen, not joint
+    reader = Reader(with_joint_labels(first.model, joint), first.known, joint)
+    other, other_seen = _with_own_weights(reader, reader.read())
+    other = as_declared(other, joint)
+    if other.components and len(other.refusals) < len(found.refusals):
+        return other, other_seen, True
+    return found, seen, True
+
+
+def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, Model]:
+    """Read a model anew whose weights, of some assignments, cannot be integrated out.
+
+    Return what is read of it, or else of the `first` model, `structure`; and the model.
+    """
+    nothing = structure.empty and not structure.refusals
     names = vectors(first.model, None if nothing else first.own_weights)
     while names:
-        reader = Reader(with_equal_weights(first.model, names), first.known)
+        reader = Reader(with_equal_weights(first.model, names), first.known, first.joint)
         found = reader.read()
         if found.components and (nothing or len(found.refusals) < len(structure.refusals)):
             served = {
@@ -81,7 +99,7 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
                 for name, why in structure.refusals.items()
                 if name in names and name not in found.refusals
             }
-            return replace(found, notes=found.notes | served, binary=nothing), reader.model, True
+            return replace(found, notes=found.notes | served, binary=nothing), reader.model
         # Of what is read together, one is refused first.
         if more := vectors(first.model, reader.own_weights - {*names}):
             names = [*names, *more]
@@ -92,8 +110,8 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
             for name, why in found.refusals.items()
             if name in names and WEIGHTS_OF not in why
         }
-        return replace(structure, refusals=structure.refusals | own), first.model, True
-    return structure, first.model, True
+        return replace(structure, refusals=structure.refusals | own), first.model
+    return structure, first.model
 
 
 def _with_known_labels(model: Model) -> tuple[Reader, Structure]:

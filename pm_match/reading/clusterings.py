@@ -1,7 +1,7 @@
 """Reads clusterings: weights, assignments, links and relevance."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +18,7 @@ from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
 from pm_match.reading.links import MustLink, read_pairs
-from pm_match.reading.parts import Assignment, Clustering, linked_parts
+from pm_match.reading.parts import Assignment, Clustering, Joint, LabelPart, linked_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,8 @@ class ClusteringCandidate:
         Labels that are observed, -1 where they are not, of the assignments that have some.
     fixed : (N,) array
         Those of all objects, and those that links make of them.
+    parts : dict of variables to tuple of LabelPart
+        Of the assignments that have joint labels.
     """
 
     weights: RV | None
@@ -56,6 +58,7 @@ class ClusteringCandidate:
     constraints: list[RV]
     observed: dict[RV, NDArray[np.int64]]
     fixed: NDArray[np.int64]
+    parts: dict[RV, tuple[LabelPart, ...]] = field(default_factory=dict)
 
     @property
     def sticks(self) -> bool:
@@ -76,6 +79,7 @@ def clustering_candidate(
     assignments: list[RV],
     flags: dict[RV, RV],
     observed: Known,
+    joint: Joint | None = None,
 ) -> ClusteringCandidate:
     """Find what belongs to a clustering, and refuse what is not one."""
     if len(weights_from) > 1:
@@ -142,6 +146,7 @@ def clustering_candidate(
             apart,
             lambda i: _titled(sizes, i),
         ),
+        {rv: joint[rv.name] for rv in assignments if joint and rv.name in joint},
     )
 
 
@@ -316,6 +321,7 @@ def verified_clustering(
                 None if flag is None else flag.name,
                 -1 if flag is None else group_of[flag],
                 candidate.observed.get(rv),
+                candidate.parts.get(rv, ()),
             )
         )
     weights = candidate.weights

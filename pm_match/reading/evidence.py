@@ -71,6 +71,11 @@ class Evidence:
         return {}
 
     @property
+    def of_parts(self) -> dict[str, str]:
+        """Those of `of_clusters` that are of the clusters of a part of joint labels: its title."""
+        return {}
+
+    @property
     def anchored(self) -> bool:
         """Whether the clusters have parameters that are not integrated out.
 

@@ -1,6 +1,6 @@
 """What is read from a model: its clusterings, what they are seen by, and what is refused."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -33,6 +33,20 @@ class UnservedModelError(ValueError):
 
 
 @dataclass(frozen=True)
+class LabelPart:
+    """A variable that has one part of every label, where labels are joint (see `joint_labels`)."""
+
+    name: str
+    n_labels: int
+    title: str  # names the set of clusters that it is of
+    inside: bool = False  # whether the weights of its labels depend on another part
+
+
+# By the names of assignments that have joint labels.
+Joint = dict[str, tuple[LabelPart, ...]]
+
+
+@dataclass(frozen=True)
 class Assignment:
     """The clusters of the objects of one domain, or of one axis of a network."""
 
@@ -43,6 +57,7 @@ class Assignment:
     group: int = -1  # which probability of being relevant they share, -1 if all are relevant
     # (N,) or None: labels that are observed, -1 where they are not; None if none is
     known: NDArray[np.int64] | None = None
+    parts: tuple[LabelPart, ...] = ()  # of joint labels; the last changes first
 
     @property
     def free(self) -> NDArray[np.bool_]:
@@ -50,20 +65,53 @@ class Assignment:
         return np.ones(self.n_objects, bool) if self.known is None else self.known < 0
 
     @property
-    def variable(self) -> str | None:
-        """The free variable that holds the labels that are drawn; None if all are observed."""
+    def held(self) -> list[str]:
+        """The variables that hold all labels, or parts of them."""
+        return [part.name for part in self.parts] or [self.name]
+
+    @property
+    def drawn(self) -> list[str]:
+        """The free variables that hold the labels that are drawn; none if all are observed."""
         if self.known is None:
-            return self.name
-        return f"{self.name}_unobserved" if self.free.any() else None
+            return self.held
+        return [f"{self.name}_unobserved"] if self.free.any() else []
+
+    def must_be_alone(self) -> None:
+        """Raise `UnservedModelError` if labels are joint, where that is not served."""
+        if self.parts:
+            raise UnservedModelError(
+                f"{', '.join(map(repr, self.held))}: expected labels that are drawn by themselves; "
+                "found some that data depend on together, for which this is not served"
+            )
 
     @property
     def variables(self) -> list[str]:
         """The free variables of the labels and of the relevance of its objects."""
-        return [name for name in (self.relevance, self.variable) if name]
+        return [*([self.relevance] if self.relevance else []), *self.drawn]
+
+    def named(self, labels: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Return labels (..., N) by the variables that have them: of joint ones, their parts."""
+        if not self.parts:
+            return {self.name: labels}
+        own = np.unravel_index(labels, [part.n_labels for part in self.parts])
+        return {part.name: values for part, values in zip(self.parts, own, strict=True)}
 
     def values(self, labels: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-        """Return what the free variable of the labels holds when these are `labels` (N,)."""
-        return {} if self.variable is None else {self.variable: labels[self.free]}
+        """Return what the free variables of the labels hold when these are `labels` (N,)."""
+        return dict(zip(self.drawn, self.named(labels[self.free]).values(), strict=False))
+
+    def n_labels(self, truncation: int) -> dict[str, int]:
+        """How many labels there are of each of `drawn`, if there are `truncation` of all."""
+        sizes = {part.name: part.n_labels for part in self.parts}
+        return sizes or dict.fromkeys(self.drawn, truncation)
+
+    def joined(self, labels: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return the labels (N,) that are drawn, given those of the variables that hold them."""
+        if not self.parts:
+            return labels[self.drawn[0]]
+        own = tuple(labels[part.name] for part in self.parts)
+        sizes = tuple(part.n_labels for part in self.parts)
+        return np.asarray(np.ravel_multi_index(own, sizes), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +171,7 @@ class Clustering:
     @property
     def names(self) -> list[str]:
         """The variables that are drawn with the clusters."""
-        assignments = [own.variable for own in self.assignments if own.variable]
+        assignments = [name for own in self.assignments for name in own.drawn]
         flags = [assignment.relevance for assignment in self.assignments if assignment.relevance]
         probabilities = [name for name in self.probabilities if name]
         weights = [self.weights] if self.weights else []
@@ -218,7 +266,7 @@ class Component:
         integrate something out.
         """
         known = not any(clustering.weights for clustering in self.clusterings)
-        drawn = any(own.variable for c in self.clusterings for own in c.assignments)
+        drawn = any(own.drawn for c in self.clusterings for own in c.assignments)
         return drawn and not (known and all(own.anchored for own in self.evidence))
 
     def about(self, clustering: int) -> list[Evidence]:
@@ -300,6 +348,22 @@ class Structure:
         """What is left without the components that are not matching models for certain."""
         components = [] if self.binary else [c for c in self.components if c.recognised]
         return replace(self, components=tuple(components))
+
+    @property
+    def sets(self) -> dict[str, list[str]]:
+        """By the sets of clusters, the variables whose labels are of them.
+
+        Labels inside others mean nothing by themselves, unless they have parameters of their own.
+        """
+        found: dict[str, list[str]] = {}
+        apart = {title for evidence in self.evidence for title in evidence.of_parts.values()}
+        for clustering in self.all_clusterings:
+            for own in clustering.assignments:
+                whole = LabelPart(own.name, clustering.truncation, clustering.title)
+                for part in own.parts or (whole,):
+                    if part.title in apart or not part.inside:
+                        found.setdefault(part.title, []).append(part.name)
+        return found
 
     def clustering_of(self, evidence: Evidence) -> Clustering:
         """Return the first clustering that evidence of a component is about."""

@@ -20,7 +20,7 @@ from pm_match.reading.kinds import Candidate, Kind, kinds
 from pm_match.reading.known_labels import Known
 from pm_match.reading.links import read_pairs
 from pm_match.reading.own_weights import WEIGHTS_OF
-from pm_match.reading.parts import Component, Part, Structure
+from pm_match.reading.parts import Component, Joint, Part, Structure
 from pm_match.reading.priors import Conditions
 
 _NO_KNOWN = "its labels are observed, some or all; expected free ones in a model of this kind"
@@ -36,12 +36,14 @@ Group = tuple[frozenset, list[RV]]
 class Reader:
     """One reading of one model.
 
-    `known`, dict of str to (N,): labels of its assignments that are observed (see `known_labels`).
+    `known`, dict of str to (N,): labels of its assignments that are observed (see `known_labels`);
+    `joint`: the parts of those of its assignments that have joint labels (see `joint_labels`).
     """
 
-    def __init__(self, model: Model, known: Known):
+    def __init__(self, model: Model, known: Known, joint: Joint | None = None):
         self.model = model
         self.known = known
+        self.joint = joint or {}
         self.context = Context.of(model)
         self.kinds = kinds()
         # The assignments that parts draw, or refuse, are none of a component's.
@@ -256,7 +258,9 @@ class Reader:
             own_flags = {rv: flags[rv] for rv in members if rv in flags}
             with self._weighing(members):
                 clusterings.append(
-                    clustering_candidate(context, weights, members, own_flags, self.known)
+                    clustering_candidate(
+                        context, weights, members, own_flags, self.known, self.joint
+                    )
                 )
         self.clusterings = clusterings
         candidates: list[tuple[Kind, Candidate]] = []

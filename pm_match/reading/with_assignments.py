@@ -10,22 +10,27 @@ from pm_match.reading.ancestry import RV
 
 
 def with_assignments(
-    model: Model, whole: Mapping[str, RV], potentials: Mapping[str, RV] | None = None
+    model: Model,
+    whole: Mapping[str, RV],
+    potentials: Mapping[str, RV] | None = None,
+    places: Mapping[str, RV] | None = None,
 ) -> Model:
     """Copy a model with `whole` assignments, by name, in the places of its own.
 
     Or of what is observed of them, and of what is missing. `potentials`: graphs of the model's
-    variables, by the names that they get.
+    variables, by the names that they get; `places`: graphs of `whole` assignments in the places of
+    assignments, by the names of these, where they are not themselves.
     """
-    terms = potentials or {}
-    parts = {f"{name}{end}" for name in whole for end in ("_observed", "_unobserved")}
+    terms, places = potentials or {}, places or whole
+    parts = {f"{name}{end}" for name in places for end in ("_observed", "_unobserved")}
     named = [*model.basic_RVs, *model.potentials, *model.deterministics]
-    kept = [v for v in named if v.name not in parts and v.name not in whole]
-    joined = [model[name] for name in whole]
-    outputs = [*kept, *terms.values(), *whole.values(), *joined]
+    kept = [v for v in named if v.name not in parts and v.name not in places]
+    joined = [model[name] for name in places]
+    outputs = [*kept, *terms.values(), *whole.values(), *places.values(), *joined]
     graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False, copy_orphans=False)
     n = len(kept) + len(terms)
-    pairs = zip(graph.outputs[n + len(whole) :], graph.outputs[n:], strict=False)
+    ends = graph.outputs[n + len(whole) :]
+    pairs = zip(ends[len(places) :], ends, strict=False)
     toposort_replace(graph, [(old, own) for old, own in pairs if old is not own])
     new = Model(coords={}, model=None)
     new._coords, new._dim_lengths = model._coords, model._dim_lengths
@@ -34,7 +39,8 @@ def with_assignments(
     for name, rv in zip(whole, graph.outputs[n:], strict=False):
         new.free_RVs.append(rv)
         new.create_value_var(rv, transform=None, default_transform=None)
-        new.set_initval(rv, model.rvs_to_initial_values.get(model[name]))
+        initial = model.rvs_to_initial_values.get(model[name]) if name in places else None
+        new.set_initval(rv, initial)
         new.add_named_variable(rv, dims=model.named_vars_to_dims.get(name))
     for name, term in zip(terms, graph.outputs[len(kept) :], strict=False):
         term.name = name

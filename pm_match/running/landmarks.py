@@ -21,7 +21,7 @@ class Landmarks:
     def variables(self) -> list[str]:
         """The variables of a draw that say where all objects are."""
         own = self.clustering.assignments
-        labels = [assignment.name for assignment in own if assignment.variable]
+        labels = [assignment.name for assignment in own if assignment.drawn]
         return labels + [assignment.relevance for assignment in own if assignment.relevance]
 
     @property

@@ -171,6 +171,9 @@ def sample_sharded(
     rng = get_random_generator(random_seed)
     seed, search_seed = (int(rng.integers(2**63)) for _ in range(2))
     structure = read(model)
+    for clustering in structure.clusterings:
+        for own in clustering.assignments:
+            own.must_be_alone()
     centre = Centre(model, structure, rng, initial_point(model))
     sources = _sources(model, centre.scorers, data)
     pieces = cut(sources, chunk_size)

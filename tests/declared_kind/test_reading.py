@@ -305,11 +305,13 @@ def test_what_is_too_large_is_not_evaluated(monkeypatch):
     assert peak < 100e6
 
 
-def test_two_clusterings_in_one_entry_are_refused():
+def test_labels_of_two_objects_in_one_entry_are_refused():
     with pm.Model() as model:
         a = pm.Categorical("a", p=pm.Dirichlet("v", np.ones(T)), shape=N)
         b = pm.Categorical("b", p=pm.Dirichlet("w", np.ones(T)), shape=N)
-        pm.StudentT("x", nu=4.0, mu=rows(shape=T)[a] + rows("nu", shape=T)[b], observed=X[:, 0])
+        pm.StudentT(
+            "x", nu=4.0, mu=rows(shape=T)[a] + rows("nu", shape=T)[b[::-1]], observed=X[:, 0]
+        )
     with pytest.raises(pmm.UnservedModelError, match="'x' depends on 'a', 'b': it depends on the"):
         pmm.steps(model)
 
