@@ -239,7 +239,7 @@ class PartitionStep(BlockedStep):
         if var not in model.free_RVs:
             return Competence.INCOMPATIBLE
         try:
-            structure = read(model, thorough=False).recognised
+            structure = read(model, binary=False).recognised
             # Models without an assignment are PyMC's, unless `pm_match.sample` is asked.
             parts = cls.parts(structure) if structure.all_clusterings else []
         except Exception as error:

@@ -36,7 +36,9 @@ _STARTS = 2
 _ROUNDS = 6
 _MOST_ITERATIONS = 60
 # Exchanges of joint labels that are tried.
-_MOST_EXCHANGES = 200
+_MOST_EXCHANGES = 100
+# Iterations that show whether one is better.
+_FEW_ITERATIONS = 20
 # How far maxima may lie from the start of what has a transform, logs of scales for one: the density
 # of a cluster of a single object has no top.
 _FAR = 3.0
@@ -88,12 +90,13 @@ def _exchange(chain: Chain, number: int, rng: np.random.Generator, maximise: "Pa
                 continue
             labels[home] = np.where(here, other, np.where(there, one, labels[home]))
             chain.place(number, labels)
-            maximise(chain)
+            maximise(chain, _FEW_ITERATIONS)
             value, left = chain.log_joint(number), left - 1
             if value > highest + LEAST:
                 highest, since = value, 0
             else:
                 chain.point = begin
+    maximise(chain)
 
 
 def _numbers(chain: Chain, number: int) -> list[list[int]]:
@@ -157,10 +160,10 @@ class Parameters:
                 component.workspace["maximised"] = cls(chain, component)
             except (NotImplementedError, TypeError, ValueError):
                 # Something has no gradient: its parameters stay as they are, or are redrawn.
-                component.workspace["maximised"] = lambda chain: None
+                component.workspace["maximised"] = lambda *_: None
         return component.workspace["maximised"]
 
-    def __call__(self, chain: Chain) -> None:
+    def __call__(self, chain: Chain, n_iterations: int = _MOST_ITERATIONS) -> None:
         """Climb from the chain's point."""
         if self._gradient is None:
             return
@@ -193,7 +196,7 @@ class Parameters:
                 jac=True,
                 method="L-BFGS-B",
                 bounds=self._bounds,
-                options={"maxiter": _MOST_ITERATIONS},
+                options={"maxiter": n_iterations},
             )
             if found.fun < before:
                 chain.point = at(found.x)

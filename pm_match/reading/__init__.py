@@ -27,7 +27,7 @@ __all__ = ["Structure", "UnservedModelError", "as_read", "read"]
 class _Reading(NamedTuple):
     structure: Structure
     model: Model | None
-    complete: bool  # whether all has been tried
+    complete: bool  # whether labels of zeros and ones have been looked for
 
 
 _READ: Kept[_Reading] = Kept()
@@ -35,11 +35,11 @@ on_registration(_READ.clear)
 
 
 @without_c()
-def read(model: Model, thorough: bool = True) -> Structure:
+def read(model: Model, binary: bool = True) -> Structure:
     """Read a model. The result is kept until the model gets another variable or other data.
 
-    `thorough`: whether zeros and ones are taken for labels if nothing else is served, and labels
-    that data depend on together for one. Raise `TypeError` if `model` is none.
+    `binary`: whether zeros and ones are taken for labels if nothing else is served. Raise
+    `TypeError` if `model` is none.
     """
     # PyMC's `modelcontext` lets everything through.
     if not isinstance(model, Model):
@@ -47,9 +47,9 @@ def read(model: Model, thorough: bool = True) -> Structure:
             f"model: expected a pm.Model; found an object of type {type(model).__name__}"
         )
     known = _READ.of(model)
-    if known is None or (thorough and not known.complete):
+    if known is None or (binary and not known.complete):
         with uncollected():
-            structure, seen, complete = _read(model, thorough)
+            structure, seen, complete = _read(model, binary)
         # Of the model itself, nothing is kept that would keep it.
         known = _READ.keep(model, _Reading(structure, None if seen is model else seen, complete))
     return known.structure
@@ -63,18 +63,18 @@ def as_read(model: Model) -> Model:
     return known.model or model
 
 
-def _read(model: Model, thorough: bool) -> tuple[Structure, Model, bool]:
+def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
     """Read a model; return the model too that has been read in its place, or itself.
 
     And whether all has been tried that may be.
     """
     first, structure = _with_known_labels(model)
-    if not thorough and structure.empty and not structure.refusals:
+    if not binary and structure.empty and not structure.refusals:
         return structure, first.model, False
     found, seen = _with_own_weights(first, structure)
     joint = together(first.model, found.refusals.keys() - first.known.keys())
-    if not joint or not thorough:
-        return found, seen, not joint
+    if not joint:
+        return found, seen, True
     reader = Reader(with_joint_labels(first.model, joint), first.known, joint)
     other, other_seen = _with_own_weights(reader, reader.read())
     other = as_declared(other, joint)

@@ -6,6 +6,7 @@ model are evaluated a handful of times while it is read.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.op import Op
 from pytensor.link.c.op import COp
-from pytensor.scalar.basic import Identity, Second
+from pytensor.scalar.basic import Clip, Identity, Second
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -330,16 +331,18 @@ def _shuffled(op: DimShuffle) -> Callable[..., Any]:
 def _elementwise(node: Apply) -> Callable[..., Any] | None:
     """Return NumPy's or SciPy's function for an operation on each entry, where there is one."""
     op: Any = node.op
+    output: RV = node.outputs[0]
     if isinstance(op.scalar_op, Second):
         return _second
     if isinstance(op.scalar_op, Identity):
         return lambda x: x
+    if isinstance(op.scalar_op, Clip):
+        return partial(_clipped, output.dtype)
     inputs: list[RV] = node.inputs
     if op.nfunc_spec is None or op.nfunc_spec[1:] != (len(inputs), 1):
         return None
     ready = node.clone()
     op.prepare_node(ready, None, None, "py")
-    output: RV = node.outputs[0]
     function, dtype = op.nfunc, output.dtype
     if "." not in op.nfunc_spec[0] and any(v.dtype.startswith("float") for v in inputs):
         return function
@@ -358,6 +361,11 @@ def _filled(value: NDArray, *shape: Any) -> NDArray:
 def _rows_of_each(x: NDArray, index: NDArray) -> NDArray:
     """Return `x[b][index[b]]` for every b; if either has one row only, that for all."""
     return x[0][index] if len(x) == 1 else x[np.arange(len(x))[:, None], index]
+
+
+def _clipped(dtype: str, x: NDArray, low: NDArray, high: NDArray) -> NDArray:
+    """Return what is below `low` as that, what is above `high` as that: in this order."""
+    return np.where(x < low, low, np.where(x > high, high, x)).astype(dtype, copy=False)
 
 
 def _second(like: NDArray, value: NDArray) -> NDArray:

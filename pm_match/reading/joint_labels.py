@@ -58,19 +58,19 @@ def together(model: Model, among: Collection[str]) -> Joint:
     shared = {weights[rv] for rv in inside if weights[rv]}
     joint += [[rv] for rv in every if rv not in inside and weights[rv] in shared]
     found: Joint = {}
-    titles: dict[frozenset, str] = {}
+    first: dict[frozenset, str] = {}
     for members in joint:
+        name, parts = ", ".join(rv.name for rv in members), []
         for rv in members:
-            titles.setdefault(weights[rv] or frozenset([rv]), _title(context, rv, weights[rv]))
-        found[", ".join(rv.name for rv in members)] = tuple(
-            LabelPart(
+            part = LabelPart(
                 rv.name,
                 sizes[rv],
-                titles[weights[rv] or frozenset([rv])],
-                not parents[rv].isdisjoint(members),
+                weights=_vector(context, weights[rv]),
+                first=first.setdefault(weights[rv] or frozenset([rv]), rv.name),
+                inside=not parents[rv].isdisjoint(members),
             )
-            for rv in members
-        )
+            parts.append(part)
+        found[name] = tuple(parts)
     return found
 
 
@@ -85,14 +85,13 @@ def _fit(context: Context, members: list[RV], sizes: dict[RV, int]) -> bool:
     return len(shapes) == 1 and prod(sizes[rv] for rv in members) <= _MOST
 
 
-def _title(context: Context, rv: RV, weights: frozenset) -> str:
-    """Name the clusters of an assignment: by a vector of weights, or by the assignment."""
-    names = [
-        own.name
-        for own in weights
-        if isinstance(own.owner.op, WEIGHTS) and len(context.shapes[own.name]) == 1
-    ]
-    return names[0] if len(names) == len(weights) == 1 else f"clusters of {rv.name}"
+def _vector(context: Context, weights: frozenset) -> str:
+    """Name the vector of random weights that labels are over; empty if it is anything else."""
+    if len(weights) != 1:
+        return ""
+    (own,) = weights
+    vector = isinstance(own.owner.op, WEIGHTS) and len(context.shapes[own.name]) == 1
+    return own.name if vector else ""
 
 
 def with_joint_labels(model: Model, joint: Joint) -> Model:
@@ -100,14 +99,14 @@ def with_joint_labels(model: Model, joint: Joint) -> Model:
     context = Context.of(model)
     whole, places, terms = {}, {}, {}
     for name, parts in joint.items():
-        n = prod(part.n_labels for part in parts)
-        shape = context.shapes[parts[0].name]
-        left = whole[name] = pm.Categorical.dist(p=np.full(n, 1.0 / n), shape=shape)
-        left.name = name
-        for part in reversed(parts):
+        sizes = [part.n_labels for part in parts]
+        n, shape = prod(sizes), context.shapes[parts[0].name]
+        labels = whole[name] = pm.Categorical.dist(p=np.full(n, 1.0 / n), shape=shape)
+        labels.name = name
+        for part, own in zip(parts, np.unravel_index(np.arange(n), sizes), strict=True):
             rv = model[part.name]
-            places[part.name] = pt.cast(left % part.n_labels, rv.dtype)
-            left = left // part.n_labels
+            # Looked up: PyTensor has no vectorised division of whole numbers.
+            places[part.name] = pt.constant(own.astype(rv.dtype))[labels]
             terms[f"{WEIGHTS_OF}{part.name!r}"] = pm.logp(rv, rv) + log(part.n_labels)
     return with_assignments(model, whole, terms, places)
 

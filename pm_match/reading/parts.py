@@ -38,8 +38,14 @@ class LabelPart:
 
     name: str
     n_labels: int
-    title: str  # names the set of clusters that it is of
-    inside: bool = False  # whether the weights of its labels depend on another part
+    weights: str  # the vector of random weights that its labels are over; empty if it is none
+    first: str  # the first variable whose labels are of the same set of clusters
+    inside: bool = False  # whether its probabilities depend on another part
+
+    @property
+    def title(self) -> str:
+        """A name for the set of clusters."""
+        return self.weights or f"clusters of {self.first}"
 
 
 # By the names of assignments that have joint labels.
@@ -265,8 +271,10 @@ class Component:
         Not all labels are observed; and weights are drawn, or a kind knows the data well enough to
         integrate something out.
         """
-        known = not any(clustering.weights for clustering in self.clusterings)
-        drawn = any(own.drawn for c in self.clusterings for own in c.assignments)
+        assignments = [own for c in self.clusterings for own in c.assignments]
+        parts = [part for own in assignments for part in own.parts]
+        known = not any([own.weights for own in self.clusterings] + [own.weights for own in parts])
+        drawn = any(own.drawn for own in assignments)
         return drawn and not (known and all(own.anchored for own in self.evidence))
 
     def about(self, clustering: int) -> list[Evidence]:
@@ -359,8 +367,9 @@ class Structure:
         apart = {title for evidence in self.evidence for title in evidence.of_parts.values()}
         for clustering in self.all_clusterings:
             for own in clustering.assignments:
-                whole = LabelPart(own.name, clustering.truncation, clustering.title)
-                for part in own.parts or (whole,):
+                if not own.parts:
+                    found.setdefault(clustering.title, []).append(own.name)
+                for part in own.parts:
                     if part.title in apart or not part.inside:
                         found.setdefault(part.title, []).append(part.name)
         return found

@@ -188,6 +188,7 @@ def quick_graphs():
     for x in numbers.values():
         yield from (x + x, x * np.int8(2), x / x, x > 1, pt.eq(x, 2), pt.switch(x > 1, x, 0))
         yield from (pt.exp(x), pt.gammaln(x), pt.sigmoid(x), pt.clip(x, 1, 2), x + x + x)
+        yield from (pt.clip(x, 2, 1), pt.clip(x, x[0], np.int8(1)))
         yield from (pt.cast(x, "float64"), pt.cast(x, "int8"), pt.second(x, 1.5), x // 2)
         yield from (pt.alloc(x[0], x.shape[0], 3), pt.alloc(x[0, 0], 2, x.shape[1]))
         yield from (x[1], x[:, 1], x[1, 2], x[1:], x.shape[:-1], x[[0, 0, 1]], x[[1, 0], [0, 2]])

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pymc.step_methods.compound import Competence
 from scipy import stats
 from scipy.special import logsumexp
 
@@ -363,15 +364,14 @@ def test_known_labels_are_refused():
         pmm.steps(declared(write))
 
 
-def test_plain_sampling_is_left_to_pymc():
-    """As it is of all models that are no matching models for certain."""
-    model = declared(crossed)
+@pytest.mark.parametrize("write", [parts_of_clusters, crossed, constant])
+def test_plain_sampling_chooses_the_steps_where_weights_are_drawn(write):
+    """As of other likelihoods whose parameters are not integrated out."""
+    model = declared(write)
     with model:
-        for rv in (model["row"], model["column"]):
-            assert pmm.ClusterGibbs.competence(model.rvs_to_values[rv], True) == 0
-        # Nor does it matter that it has been read in the meantime.
-        assert pmm.steps()
-        assert pmm.ClusterGibbs.competence(model.rvs_to_values[model["row"]], True) == 0
+        for own in read(model).clusterings[0].assignments[0].drawn:
+            found = pmm.ClusterGibbs.competence(model[own], True)
+            assert found == (Competence.INCOMPATIBLE if write is constant else Competence.IDEAL)
 
 
 def test_what_is_not_served_is_refused():

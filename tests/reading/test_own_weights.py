@@ -307,7 +307,7 @@ def test_plain_sampling_does_not_look_for_zeros_and_ones():
 
     model = declared(conjugate)
     for _ in range(2):
-        assert not read(model, thorough=False).recognised.components
+        assert not read(model, binary=False).recognised.components
         assert read(model).components
 
 
