@@ -36,6 +36,7 @@ from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, pa
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
+from pm_match.reading.owners import binary_digits, from_digits
 from pm_match.reading.probe import compiled, stand_in
 
 # The distribution of each parameter, and the transform that it may have.
@@ -136,7 +137,7 @@ def _look(context: Context, rv: RV) -> Reading:
         raise _Other(f"{assignment.name!r} is no vector of labels")
     for own, (_, transforms) in zip(theta, _DECLARED[type(family.prior)], strict=True):
         _check_parameter(context, own, theta, family, transforms)
-    read, shape = _cell_reader(context, rv, assignment, family, theta)
+    read = _cell_reader(context, rv, assignment, family, theta)
     vector, whole = family.prior.vector, context.shapes[theta[0].name]
     row = whole[1:-1] if vector else whole[1:]
     n_objects, n_columns = context.shapes[assignment.name][0], int(np.prod(row))
@@ -149,21 +150,22 @@ def _look(context: Context, rv: RV) -> Reading:
 
     low, high = value(nobody, by_label), value(nobody + 1, by_label)
 
-    def digit(labels, first) -> NDArray[np.int64]:
+    def digit(labels, first) -> NDArray[np.bool_]:
         """Tell which cells have the second of the two values."""
         found = value(labels, first)
         is_low, is_high = _same(found, low, vector), _same(found, high, vector)
         if (is_low == is_high).any():
             raise _Other(_unlike(rv, assignment, theta))
-        return is_high.astype(np.int64)
+        return is_high
 
-    found_object, found_column = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    for place in range(max((n_objects - 1).bit_length(), 1)):
-        found_object += digit((np.arange(n_objects) >> place) & 1, by_label) << place
-    for place in range((n_columns - 1).bit_length()):
-        bit = ((np.arange(n_columns) >> place) & 1 > 0).reshape(row)
-        first = np.where(bit[..., None] if vector else bit, other, one)
-        found_column += digit(nobody, first) << place
+    def by_column(bits) -> NDArray:
+        bits = bits.reshape(row) == 1
+        return np.where(bits[..., None] if vector else bits, other, one)
+
+    found_object = from_digits(digit(own, by_label) for own in binary_digits(np.arange(n_objects)))
+    found_column = from_digits(
+        digit(nobody, by_column(own)) for own in binary_digits(np.arange(n_columns))
+    )
     if found_object.max(initial=0) >= n_objects or found_column.max(initial=0) >= n_columns:
         raise _Other(_unlike(rv, assignment, theta))
     # The first of the two values is 1 where the parameter may be multiplied.
@@ -255,8 +257,8 @@ def _check_parameter(context: Context, own: RV, theta, family: Family, transform
 
 def _cell_reader(
     context: Context, rv: RV, assignment: RV, family: Family, theta: Sequence[RV]
-) -> tuple[CellReader, tuple[int, ...]]:
-    """Make what reads the parameters of every cell; and the cells' shape."""
+) -> CellReader:
+    """Make what reads the parameters of every cell, in the cells' shape."""
     labels, stands = stand_in(assignment), [stand_in(own) for own in theta]
     replaced = {assignment: labels, **dict(zip(theta, stands, strict=True))}
     call, _ = compiled(context.model, parameters(rv), replaced, [labels, *stands])
@@ -291,7 +293,7 @@ def _cell_reader(
                 f"them to be the same ({assignment.name!r} has {len(own_labels)} labels)"
             ) from None
 
-    return read, shape
+    return read
 
 
 def _check_every_label(context: Context, found: Reading, read: CellReader) -> None:

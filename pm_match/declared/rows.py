@@ -20,7 +20,7 @@ from pm_match.reading.label_tables import (
     value_density,
     values_entering,
 )
-from pm_match.reading.owners import close
+from pm_match.reading.owners import binary_digits, close
 
 # From a point to what every label says of it (T, ...).
 Response = Callable[[dict[str, NDArray]], NDArray]
@@ -106,9 +106,7 @@ class RowReader:
 
     def _by_row(self, response: Response, rows: LabelRows) -> bool:
         """Whether the response of a label depends on its own row alone."""
-        number = np.arange(self.n_labels)
-        for place in range(max(int(self.n_labels - 1).bit_length(), 1)):
-            digit = ((number >> place) & 1).astype(bool)
+        for digit in binary_digits(np.arange(self.n_labels)) == 1:
             for which in (digit, ~digit):
                 changed = self._changed(
                     response, lambda here, there, which=which: rows.replaced(here, there, which)

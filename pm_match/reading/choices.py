@@ -40,7 +40,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pm_match.reading.ancestry import RV, parameters
 from pm_match.reading.context import Context
-from pm_match.reading.owners import mixed_labels
+from pm_match.reading.owners import binary_digits, from_digits, mixed_labels
 from pm_match.reading.probe import held_value
 
 # What leaves values as they are, and puts them elsewhere.
@@ -258,11 +258,9 @@ class _Probe:
     def _numbers(self, number: Callable[[Integers], Integers]) -> Integers:
         """Read a number of each entry's objects, (E, A), digit by digit."""
         own = {rv: number(np.arange(size)) for rv, size in self.sizes.items()}
-        found = np.zeros((len(self.factor), len(self.dims)), np.int64)
-        for digit in range(max(int(numbers.max()) for numbers in own.values()).bit_length()):
-            labels = {rv: (numbers >> digit) & 1 for rv, numbers in own.items()}
-            found += self._chosen(labels) << digit
-        return found
+        most = max(int(numbers.max()) for numbers in own.values())
+        rows = zip(*(binary_digits(numbers, most) for numbers in own.values()), strict=True)
+        return from_digits(self._chosen(dict(zip(own, labels, strict=True))) for labels in rows)
 
     def _agrees(self, choice: Choice) -> bool:
         """Whether the entries are what was found, for all labels of objects, and all pairs."""

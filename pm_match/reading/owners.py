@@ -1,6 +1,6 @@
 """Whose an entry of a log density is: found by numbers, whatever its axes are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,20 @@ def close(a: NDArray, b: NDArray) -> NDArray[np.bool_]:
     return (a == b) | near
 
 
+def binary_digits(numbers: NDArray[np.int64], most: int | None = None) -> NDArray[np.int64]:
+    """Write numbers (N,) in binary digits (B, N), as many as the largest or `most` has."""
+    largest = int(numbers.max(initial=0)) if most is None else most
+    return (numbers >> np.arange(max(largest.bit_length(), 1))[:, None]) & 1
+
+
+def from_digits(digits: Iterable[NDArray]) -> NDArray[np.int64]:
+    """Return the numbers of some binary digits, which come one after another."""
+    found = np.zeros((), np.int64)
+    for place, own in enumerate(digits):
+        found = found + (own.astype(np.int64) << place)
+    return found
+
+
 def each_label(n_labels: int, n_objects: int) -> NDArray[np.int64]:
     """Return rows (T, N) of labels: in row t, all objects are in cluster t."""
     return np.repeat(np.arange(n_labels)[:, None], n_objects, axis=1)
@@ -39,16 +53,15 @@ def find_owners(
     already, -1 where nothing is. Return (E,): -1 where no label changes an entry; -2 where more
     than one object's does.
     """
-    owner, number = owner.copy(), np.arange(n_objects)
-    digits = np.arange(max(int(n_objects - 1).bit_length(), 1))[:, None]
-    first = table[0]
+    owner, first = owner.copy(), table[0]
+    digits = binary_digits(np.arange(n_objects))
     for label in range(1, len(table)):
         left = np.flatnonzero((owner == -1) & ~close(first, table[label]))
         if not len(left):
             continue
-        rows = entries(np.where((number >> digits) & 1, label, 0))[:, left]
+        rows = entries(np.where(digits, label, 0))[:, left]
         one, none = close(rows, table[label, left]), close(rows, first[left])
-        found = (one.astype(np.int64) << digits).sum(axis=0)
+        found = from_digits(one)
         single = (one != none).all(axis=0) & (found < n_objects)
         owner[left] = np.where(single, found, -2)
     return owner

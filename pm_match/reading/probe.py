@@ -29,6 +29,7 @@ from pytensor.tensor.shape import Shape
 from pm_match.reading.ancestry import RV, scale
 from pm_match.reading.interpret import Interpreted, NotInterpretedError
 from pm_match.reading.kept import Kept
+from pm_match.reading.owners import binary_digits, from_digits
 
 
 @contextmanager
@@ -466,13 +467,13 @@ def chosen_objects(
     """
     labels = stand_in(assignment)
     digit_of, _ = compiled(model, [chosen], {assignment: labels, **givens}, [labels])
-    number, found = np.arange(n_objects), np.zeros((), np.int64)
-    for place in range(max(int(n_objects - 1).bit_length(), 1)):
-        (digits,) = digit_of({}, (number >> place) & 1)
-        if digits.ndim != 2 or not np.isin(digits, (0.0, unit)).all():
+    found = []
+    for digits in binary_digits(np.arange(n_objects)):
+        (rows,) = digit_of({}, digits)
+        if rows.ndim != 2 or not np.isin(rows, (0.0, unit)).all():
             return None
-        found = found + ((digits[:, 0] > 0.0).astype(np.int64) << place)
-    return found
+        found.append(rows[:, 0] > 0.0)
+    return from_digits(found)
 
 
 def held_matrices(graph: RV, n_columns: int) -> list[NDArray[np.float64]]:
