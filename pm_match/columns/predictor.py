@@ -37,7 +37,7 @@ class NewColumns:
 class ColumnsPredictor(Predictor):
     """The clusters of columns at a draw."""
 
-    def __init__(self, columns: Columns, state: ColumnsState):
+    def __init__(self, model: Model, columns: Columns, state: ColumnsState):
         self.columns, self._state = columns, state
 
     def observed(self, place: Place) -> list[str]:

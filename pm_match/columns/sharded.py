@@ -19,7 +19,7 @@ from pm_match.columns.state import ColumnsPoints
 from pm_match.columns.term import DIRICHLET
 from pm_match.numerics.sums import add_up
 from pm_match.reading.evidence import Point
-from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.parts import Component, UnservedModelError
 from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums, Wrong, first
 
 
@@ -103,7 +103,7 @@ class ColumnsScorer(Scorer):
 class ShardedColumns(ShardedEvidence):
     """Columns whose parameters have one conjugate prior, given sums of their statistics."""
 
-    def __init__(self, model: Model, columns: Columns):
+    def __init__(self, model: Model, columns: Columns, component: Component):
         self.columns, self._points = columns, ColumnsPoints(model, columns)
         self.names = columns.names
         by_assignment: dict[str, list[_Variable]] = {}

@@ -12,6 +12,7 @@ from pymc.model.core import Model
 
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.row_densities import RowDensities
+from pm_match.declared.state import LikelihoodState
 from pm_match.prediction.predictor import Place, Predictor, coords
 from pm_match.reading import as_read
 from pm_match.reading.ancestry import Ancestry
@@ -33,7 +34,7 @@ class NewRows:
 class LikelihoodPredictor(Predictor):
     """The log densities of new objects' rows, with the parameters of a draw."""
 
-    def __init__(self, model: Model, evidence: Likelihoods):
+    def __init__(self, model: Model, evidence: Likelihoods, state: LikelihoodState):
         model = as_read(model)
         self._evidence = evidence
         parents = Ancestry(model).parents

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from pymc.model.core import Model
 
-from pm_match.clusters.evidence import Site
 from pm_match.features.feature_gibbs import FeatureGibbs
 from pm_match.features.parts import Features
 from pm_match.features.points import FeaturesPoints
@@ -34,6 +33,10 @@ class FeatureVectors(Kind):
     name = "features"
     potentials = True
     steps = (ProjectionMAP, FeatureGibbs)
+    relevance = staticmethod(feature_flags)
+    state = FeatureState
+    predictor = FeaturePredictor
+    sharded = ShardedFeatures
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether a variable is normal, with the same noise in all clusters.
@@ -50,10 +53,6 @@ class FeatureVectors(Kind):
         own = noise_assignments(context, rv) if is_normal(rv) else []
         return f"the noise of {rv.name!r} depends on {names(own)}" if own else None
 
-    def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
-        """Find the flags that features depend on."""
-        return feature_flags(context, values)
-
     def candidates(
         self, context: Context, clusterings: Sequence[ClusteringCandidate], values: Sequence[RV]
     ) -> list[FeaturesCandidate]:
@@ -64,21 +63,9 @@ class FeatureVectors(Kind):
         ]
         return [candidate for candidate in found if candidate is not None]
 
-    def predictor(self, model: Model, evidence: Features, state: FeatureState) -> FeaturePredictor:
-        """Predict from the clusters' factors."""
-        return FeaturePredictor(model, evidence, state.site.clusterings[evidence.clustering])
-
     def access(self, evidence: Features, model: Model) -> FeaturesPoints:
         """Make what reads and writes its variables in points."""
         return FeaturesPoints(model, evidence)
-
-    def state(self, evidence: Features, site: Site, access: FeaturesPoints) -> FeatureState:
-        """Make the state of the evidence for the units of a site."""
-        return FeatureState(evidence, site, access)
-
-    def sharded(self, model: Model, evidence: Features, component: Component) -> ShardedFeatures:
-        """Draw from sums of features by cluster."""
-        return ShardedFeatures(model, evidence)
 
     def search(self, component: Component):
         """Match the domains' clusters, with projections fitted or drawn."""

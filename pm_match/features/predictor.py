@@ -14,6 +14,7 @@ from pm_match.features.emission import Emission
 from pm_match.features.parts import Background, FeatureDomain, Features
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.predictive import Clusters, Joined
+from pm_match.features.state import FeatureState
 from pm_match.features.values import Outlook, entries, normals
 from pm_match.numerics.masked import MaskedTable
 from pm_match.prediction.mixture import NormalLaw
@@ -26,7 +27,6 @@ from pm_match.prediction.predictor import (
     Predictor,
     coords,
 )
-from pm_match.reading.parts import Clustering
 from pm_match.tables.domains import as_new_objects
 
 
@@ -37,9 +37,9 @@ class FeaturePredictor(Predictor):
     # of the irrelevant objects of each domain that may have any
     backgrounds: list[Background | None]
 
-    def __init__(self, model: Model, features: Features, clustering: Clustering):
+    def __init__(self, model: Model, features: Features, state: FeatureState):
         self.features = features
-        slices = clustering.slices
+        slices = state.site.clusterings[features.clustering].slices
         self._slices = [slices[domain.assignment] for domain in features.domains]
         self._points = FeaturesPoints(model, features)
         self._number = {domain.assignment: n for n, domain in enumerate(features.domains)}

@@ -21,7 +21,7 @@ from pm_match.features.points import FeaturesPoints
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.sums import add_up
 from pm_match.reading.evidence import Point
-from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.parts import Component, UnservedModelError
 from pm_match.reading.probe import natural_function
 from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
 
@@ -75,7 +75,7 @@ class FeatureScorer(Scorer):
 class ShardedFeatures(ShardedEvidence):
     """Feature vectors around shared latent vectors, given sums by cluster."""
 
-    def __init__(self, model: Model, features: Features):
+    def __init__(self, model: Model, features: Features, component: Component):
         self.features, self._points = features, FeaturesPoints(model, features)
         for domain in features.domains:
             if domain.power != 1.0:

@@ -5,7 +5,6 @@ from typing import Any
 
 from pymc.model.core import Model
 
-from pm_match.clusters.evidence import Site
 from pm_match.networks import search
 from pm_match.networks.parts import Relation
 from pm_match.networks.plain import read_network
@@ -25,6 +24,9 @@ class Networks(Kind):
     """Networks whose objects are in clusters: `BlockNetwork`, or indexed densities."""
 
     name = "networks"
+    state = RelationState
+    predictor = RelationPredictor
+    sharded = ShardedRelation
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether a variable is a network, or holds the missing cells of one."""
@@ -55,23 +57,9 @@ class Networks(Kind):
         """Group the networks by the densities that they share."""
         return relation_candidates(context, clusterings, _parts(context, values))
 
-    def predictor(
-        self, model: Model, evidence: Relation, state: RelationState
-    ) -> RelationPredictor:
-        """Predict from the blocks of the state."""
-        return RelationPredictor(evidence, state)
-
     def access(self, evidence: Relation, model: Model) -> RelationPoints:
         """Make what reads and writes its variables in points."""
         return RelationPoints(model, evidence)
-
-    def state(self, evidence: Relation, site: Site, access: RelationPoints) -> RelationState:
-        """Make the state of the evidence for the units of a site."""
-        return RelationState(evidence, site, access)
-
-    def sharded(self, model: Model, evidence: Relation, component: Component) -> ShardedRelation:
-        """Draw from sums of cells by the clusters of both axes."""
-        return ShardedRelation(model, evidence, component)
 
     def search(self, component: Component):
         """Cluster each network alone, and align them."""

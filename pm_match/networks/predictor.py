@@ -42,7 +42,7 @@ class NewEdges:
 class RelationPredictor(Predictor):
     """What the networks of a relation say of new objects."""
 
-    def __init__(self, relation: Relation, state: RelationState):
+    def __init__(self, model: Model, relation: Relation, state: RelationState):
         self.relation, self._state = relation, state
 
     def observed(self, place: Place) -> list[str]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from pymc.model.core import Model
 
-from pm_match.clusters.evidence import Site
 from pm_match.normal import search, search_aligned
 from pm_match.normal.alignment_gibbs import AlignmentGibbs
 from pm_match.normal.missing_value_gibbs import MissingValueGibbs
@@ -34,6 +33,8 @@ class NormalClusters(Kind):
     name = "normal"
     potentials = True
     steps = (AlignmentGibbs, ScaleMatrixGibbs, PrecisionFactorGibbs, MissingValueGibbs)
+    state = NormalsState
+    sharded = ShardedNormals
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether a variable is normal around normal means that share its Wishart precision.
@@ -59,21 +60,11 @@ class NormalClusters(Kind):
         """Make what reads and writes its variables in points."""
         return NormalsPoints(model, evidence)
 
-    def state(self, evidence: Normals, site: Site, access: NormalsPoints) -> NormalsState:
-        """Make the state of the evidence for the units of a site."""
-        return NormalsState(evidence, site, access)
-
     def predictor(
         self, model: Model, evidence: Normals, state: NormalsState
     ) -> NormalsPredictor | None:
         """Predict from the clusters of the draws, if no vector is a free variable."""
-        if not evidence.searchable:
-            return None
-        return NormalsPredictor(model, evidence, state.site.clusterings[evidence.clustering])
-
-    def sharded(self, model: Model, evidence: Normals, component: Component) -> ShardedNormals:
-        """Draw from sums of vectors and of their squares by cluster."""
-        return ShardedNormals(model, evidence)
+        return NormalsPredictor(model, evidence, state) if evidence.searchable else None
 
     def search(self, component: Component):
         """Start at k-means of whitened views, or of domains that are aligned, and climb."""

@@ -36,10 +36,11 @@ from pm_match.normal.conjugate import draw_posterior, posterior
 from pm_match.normal.given_observed import Incomplete
 from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals, NormalValues
+from pm_match.normal.state import NormalsState
 from pm_match.prediction.mixture import Law, NormalLaw
 from pm_match.prediction.predictor import Holes, NewVectors, Place, Predictor, coords
 from pm_match.reading.densities import common
-from pm_match.reading.parts import Clustering, UnservedModelError
+from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import natural_function
 from pm_match.tables.domains import as_new_columns
 
@@ -59,9 +60,10 @@ class NormalsPredictor(Predictor):
     `normals`: whose vectors are observed.
     """
 
-    def __init__(self, model: Model, normals: Normals, clustering: Clustering):
+    def __init__(self, model: Model, normals: Normals, state: NormalsState):
         self.normals = normals
         self._parameters = natural_function(model, normals.names) if normals.factors else None
+        clustering = state.site.clusterings[normals.clustering]
         self._objects = np.concatenate(normals.objects(clustering))
 
     def observed(self, place: Place) -> list[str]:

@@ -10,9 +10,8 @@ from pm_match.normal.conjugate import draw_posterior, means_out, precisions_out,
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.sums import add_up
-from pm_match.reading import read
 from pm_match.reading.evidence import Point
-from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.parts import Component, UnservedModelError
 from pm_match.reading.probe import initial_point, natural_function
 from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
 
@@ -71,7 +70,7 @@ class NormalScorer(Scorer):
 class ShardedNormals(ShardedEvidence):
     """Means and precisions of normal clusters, given sums by cluster."""
 
-    def __init__(self, model: Model, normals: Normals):
+    def __init__(self, model: Model, normals: Normals, component: Component):
         self.normals, self._points = normals, NormalsPoints(model, normals)
         self.names = normals.names
         if normals.power != 1.0 or normals.scale_matrix:
@@ -79,7 +78,7 @@ class ShardedNormals(ShardedEvidence):
                 f"{normals.precision!r}: over shards, expected densities as they are and a "
                 "constant prior; found coarsened ones, or a free scale matrix"
             )
-        clustering = read(model).clustering_of(normals)
+        clustering = component.clusterings[normals.clustering]
         n = {own.name: own.n_objects for own in clustering.assignments}
         for own in normals.values:
             if own.data is None or own.missing or own.alignment or own.factor:

@@ -115,7 +115,10 @@ class Holes:
 
 
 class Predictor:
-    """What one evidence says of new objects: the base of every kind's own."""
+    """What one evidence says of new objects: the base of every kind's own.
+
+    It is made of a model, the evidence, and the state of that for the model's objects.
+    """
 
     def observed(self, place: Place) -> list[str]:
         """Names of the observed variables that it has of the objects of an assignment."""

@@ -56,7 +56,8 @@ class Candidate(Protocol):
 class Kind:
     """A data type: how it is recognised in a declared model, and what else it can do.
 
-    Subclass it, and `register` an instance.
+    Subclass it, and `register` an instance. A class, or a static method, may stand in the place of
+    a method, as in ``state = SpectraState``.
 
     Examples
     --------
@@ -99,14 +100,14 @@ class Kind:
         """
         return []
 
-    def access(self, evidence: Any, model: Model) -> Any:
+    def access(self, evidence: Any, model: Model, /) -> Any:
         """Make what reads and writes the variables of some evidence in points.
 
         All states of the evidence share it; it is not to keep the model.
         """
         raise NotImplementedError
 
-    def state(self, evidence: Any, site: Any, access: Any) -> Any:
+    def state(self, evidence: Any, site: Any, access: Any, /) -> Any:
         """Make the state of some evidence for the units of a site.
 
         Parameters
@@ -152,14 +153,14 @@ class Kind:
         """
         return None
 
-    def predictor(self, model: Model, evidence: Any, state: Any) -> Any:
+    def predictor(self, model: Model, evidence: Any, state: Any, /) -> Any:
         """Make what predicts new objects from draws, a `prediction.predictor.Predictor`.
 
         None, the default, if the kind predicts nothing: new objects are then refused in words.
         """
         return None
 
-    def sharded(self, model: Model, evidence: Any, component: Component) -> Any:
+    def sharded(self, model: Model, evidence: Any, component: Component, /) -> Any:
         """Make what draws from sums over chunks of rows, or by passes over them.
 
         That is a `sharded.evidence.ShardedEvidence`.

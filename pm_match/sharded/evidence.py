@@ -101,6 +101,8 @@ def added(found: Iterable[tuple[str, dict[int, Sums]]]) -> dict[int, dict[str, S
 class ShardedEvidence:
     """One evidence where only sums of its data are at hand: the base of every kind's own.
 
+    It is made of a model, the evidence, and the component that has it.
+
     Attributes
     ----------
     scorers : dict of str to Scorer

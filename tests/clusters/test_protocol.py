@@ -226,7 +226,7 @@ def test_a_state_without_terms_of_its_clusterings_is_refused(terms, monkeypatch)
             super().__init__(features, site, points)
             self.terms = [(number, self.evidence.term) for number in terms]
 
-    monkeypatch.setattr("pm_match.features.kind.FeatureState", Wrong)
+    monkeypatch.setattr("pm_match.features.kind.FeatureVectors.state", Wrong)
     model = tiny_model()
     message = rf"kind 'features': expected states with terms of clusterings 0 to 0; found \{terms}"
     with pytest.raises(TypeError, match=message):

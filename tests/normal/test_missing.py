@@ -451,9 +451,9 @@ def test_em_does_without():
 
 def test_shards_do_without():
     model = declared(tiny_data())
-    (normals,) = read(model).of(Normals)
+    (component,) = read(model).components
     with pytest.raises(pmm.UnservedModelError, match=r"'x': .*without a map, missing values"):
-        ShardedNormals(model, normals)
+        ShardedNormals(model, component.evidence[0], component)
 
 
 def test_log_predictive_does_without():

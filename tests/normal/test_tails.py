@@ -156,9 +156,9 @@ def test_frequencies_with_factors_are_drawn_as_declared(tails):
 
 def test_em_and_shards_do_without():
     model = declared(WAYS["covariance"])
-    (normals,) = read(model).of(Normals)
+    (component,) = read(model).components
     with pytest.raises(pmm.UnservedModelError, match="factors of their precisions"):
-        ShardedNormals(model, normals)
+        ShardedNormals(model, component.evidence[0], component)
     with pm.Model() as model:
         weights = pm.Dirichlet("weights", np.ones(T))
         cluster = pm.Categorical("cluster_object", p=weights, shape=N)

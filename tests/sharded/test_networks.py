@@ -11,8 +11,8 @@ from scipy.special import betaln, gammaln
 from scipy.stats import multivariate_t
 
 import pm_match as pmm
-from pm_match.networks import kind
-from pm_match.networks.sharded import CellRows
+from pm_match.networks.kind import Networks
+from pm_match.networks.sharded import CellRows, ShardedRelation
 from pm_match.sharded.choose import draw_labels
 from pm_match.sharded.shards import ChunkResult
 from pm_match.sharded.split_merge import split_or_merge
@@ -418,12 +418,12 @@ def test_a_shard_has_no_more_of_a_network_than_it_reads():
 
 
 def test_a_kind_has_to_say_whose_labels_others_depend_on(monkeypatch):
-    class Silent(kind.ShardedRelation):
+    class Silent(ShardedRelation):
         def __init__(self, *given):
             super().__init__(*given)
             self.watched = []
 
-    monkeypatch.setattr(kind, "ShardedRelation", Silent)
+    monkeypatch.setattr(Networks, "sharded", Silent)
     model, data = tiny("poisson")
     with pytest.raises(pmm.UnservedModelError, match="'networks' see several sets of clusters"):
         pmm.sample_sharded(model, data, progressbar=False)
