@@ -13,7 +13,6 @@ from pm_match.clusters.protocol import (
     clear,
     implements,
     log_evidence,
-    log_shared,
     move,
     relocate,
     score,
@@ -79,8 +78,3 @@ def _tabulate(term, slots, start, stop, n_slots, worth, shared):
             other = term.other[i]
             if (other < start or other >= stop) and slots[other] > 0 and slots[unit] > 0:
                 worth[slots[unit], slots[other]] = -np.inf
-
-
-@implements(log_shared, Apart)
-def _log_shared(term, change):
-    return 0.0

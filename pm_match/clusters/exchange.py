@@ -30,7 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.label_swap import log_shift_ratio, rename_two
-from pm_match.clusters.protocol import Terms, collected, implemented, log_shared, tabulate
+from pm_match.clusters.protocol import (
+    SHARED,
+    Terms,
+    collected,
+    implemented,
+    log_shared,
+    tabulate,
+)
 from pm_match.clusters.split_merge import log_odds
 from pm_match.clusters.sweep import Partition, capacity, reassign
 from pm_match.clusters.units import Units
@@ -137,7 +144,8 @@ def exchange_by_table(rng, a, b, partition, terms, start, stop, scratch, tables)
                 changed += shared[group, source] - shared[group, target]
         there = 0.0
         for i in range(terms.shape[0]):
-            there += log_shared(terms[i], changed)
+            if terms[i, SHARED] != 0:
+                there += log_shared(terms[i], changed)
         ratio += there - here
         shift = objects[first] - objects[second]
         ratio += log_shift_ratio(a, b, counts, first, second, shift)

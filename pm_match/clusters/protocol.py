@@ -184,7 +184,7 @@ def _addresses(kind: Record) -> list[int]:
     for function, asked in _ASKED.items():
         if (function, named) in _IMPLEMENTED:
             found.append(address(_compiled(function, kind)))
-        elif asked.optional and not served:
+        elif asked.optional and (not served or function is log_shared):
             found.append(0)
         else:
             raise TypeError(f"{named.__name__}: expected `{function.__name__}`; found none")
@@ -271,7 +271,7 @@ def log_evidence(term: Any, n_slots: Whole) -> Number:
     raise NotImplementedError(f"no evidence is implemented for {type(term).__name__}")
 
 
-# -- optional, all or none: what `clusters.exchange` can do without, slowly -----------------------
+# -- optional: what `clusters.exchange` can do without, slowly ------------------------------------
 
 
 @_asked(optional=True)
@@ -297,5 +297,12 @@ def tabulate(
 
 @_asked(optional=True)
 def log_shared(term: Any, change: Number) -> Number:
-    """Log evidence for the sum of what slots share having changed by `change`, less that of now."""
+    """Log evidence for the sum of what slots share having changed by `change`, less that of now.
+
+    It is implemented beside `tabulate`, if slots share anything.
+    """
     raise NotImplementedError(f"no table is implemented for {type(term).__name__}")
+
+
+# Where tables of terms say by 0 that slots share nothing.
+SHARED = _ASKED[log_shared].column

@@ -411,11 +411,6 @@ def _tabulate(term, slots, start, stop, n_slots, worth, shared):
                     worth[g, j] += gain(code, term.prior[p], others, t)
 
 
-@implements(protocol.log_shared, ColumnsTerm)
-def _log_shared(term, change):
-    return 0.0
-
-
 @entry
 def rebuild(term, slots):
     """Compute the sums from scratch, for units in the given `slots` (U,)."""

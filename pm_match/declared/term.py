@@ -52,8 +52,3 @@ def _tabulate(term, slots, start, stop, n_slots, worth, shared):
     for unit in range(start, stop):
         for slot in range(1, n_slots):
             worth[slots[unit], slot] += term.worth[unit, slot]
-
-
-@implements(protocol.log_shared, LabelTable)
-def _log_shared(term, change):
-    return 0.0

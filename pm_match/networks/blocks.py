@@ -498,11 +498,6 @@ def _tabulate(side, slots, start, stop, n_slots, worth, shared):
                 worth[own, slot] += gain(family, prior, relation.tables, t, n, q, dt, dc, dq)
 
 
-@implements(protocol.log_shared, Side)
-def _log_shared(term, change):
-    return 0.0
-
-
 @implements(protocol.log_evidence, Side)
 def _log_evidence(term, n_slots):
     if not term.first_axis[0]:

@@ -405,11 +405,6 @@ def _tabulate(term, slots, start, stop, n_slots, worth, shared):
                 worth[group, slot] += put_together(term, group, slot) - others
 
 
-@implements(protocol.log_shared, NormalWishart)
-def _log_shared(term, change):
-    return 0.0
-
-
 @entry
 def rebuild(term, slots):
     """Compute the state from scratch, for units in the given `slots` (U,)."""
