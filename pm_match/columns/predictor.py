@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,25 +16,16 @@ from pm_match.columns.parts import Cells, Columns, RowLayout
 from pm_match.columns.state import ColumnsState
 from pm_match.columns.term import NORMAL, add_gains
 from pm_match.prediction.mixture import CATEGORIES, NUMBERS, CategoryLaw, Law
-from pm_match.prediction.predictor import Holes, Place, Predictor, coords
+from pm_match.prediction.predictor import Holes, NewTables, Place, Predictor, coords
 from pm_match.reading.parts import UnservedModelError
 from pm_match.tables.domains import as_new_columns
 
 
-@dataclass(frozen=True, eq=False)
-class NewColumns:
-    """Cells of new objects, by variable."""
-
-    # by variable: values (N, R) or (N, R, K), NaN if missing; and what is known of them (N, R)
-    cells: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
-
-    def rows(self, wanted: slice) -> NewColumns:
-        """Return the cells of some of the objects."""
-        return NewColumns({name: (x[wanted], k[wanted]) for name, (x, k) in self.cells.items()})
-
-
 class ColumnsPredictor(Predictor):
-    """The clusters of columns at a draw."""
+    """The clusters of columns at a draw.
+
+    Of new objects it has values (N, R) or (N, R, K), and what is known of them (N, R).
+    """
 
     def __init__(self, model: Model, columns: Columns, state: ColumnsState):
         self.columns, self._state = columns, state
@@ -46,20 +36,20 @@ class ColumnsPredictor(Predictor):
 
     def read(
         self, model: Model, place: Place, given: Mapping[str, Any]
-    ) -> tuple[NewColumns, list[tuple[str, NDArray]]]:
+    ) -> tuple[NewTables, list[tuple[str, NDArray]]]:
         """Check tables of new objects: columns with labels are matched by these."""
         found, labels = {}, []
         for name, table in given.items():
             cells = next(c for c in self.columns.cells if c.name == name)
             found[name], objects = _read(model, place, self.columns, cells, table)
             labels.append((name, objects))
-        return NewColumns(found), labels
+        return NewTables(found), labels
 
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Remember the draw that the state is at."""
         self._point, self._labels = point, labels[self.columns.clustering]
 
-    def log_predictive(self, place: Place, seen: NewColumns) -> NDArray[np.float64]:
+    def log_predictive(self, place: Place, seen: NewTables) -> NDArray[np.float64]:
         """Log predictive of the values, the parameters integrated out."""
         new, base = self._entries(place, seen)
         slot_of = self._state.site.slot_of(self.columns.clustering)
@@ -68,17 +58,17 @@ class ColumnsPredictor(Predictor):
         add_gains(self._state.term, new.start, new.position, new.statistic, n_slots, gains)
         return base[:, None] + np.append(gains[:, slot_of], np.zeros((len(base), 1)), axis=1)
 
-    def _entries(self, place: Place, seen: NewColumns) -> tuple[Entries, NDArray[np.float64]]:
+    def _entries(self, place: Place, seen: NewTables) -> tuple[Entries, NDArray[np.float64]]:
         """Return the statistics of new objects, and what only the data enter (N,)."""
         columns, code = self.columns, self.columns.prior.code
-        n = len(next(iter(seen.cells.values()))[0])
+        n = len(next(iter(seen.arrays.values()))[0])
         # Several variables of a draw's parameters are one another's evidence: they are added first.
         units: list[NDArray] = []
         positions, statistics, base = [], [], np.zeros(n)
         for cells in self._of(place):
-            if cells.name not in seen.cells:
+            if cells.name not in seen.arrays:
                 continue
-            values, known = seen.cells[cells.name]
+            values, known = seen.arrays[cells.name]
             row, place_in_row = np.nonzero(~np.isnan(values.reshape(*known.shape, -1)[..., 0]))
             x, known = values[row, place_in_row], known[row, place_in_row]
             cell, category, own = cells.family.statistics(x, known)
@@ -108,14 +98,14 @@ class ColumnsPredictor(Predictor):
 
     # -- missing values ---------------------------------------------------------------------------
 
-    def holes(self, place: Place, seen: NewColumns | None = None) -> list[Holes]:
+    def holes(self, place: Place, seen: NewTables | None = None) -> list[Holes]:
         """Give the variables with missing values; new rows of counts say nothing of their total."""
         found = []
         for cells in self._of(place):
             if seen is None and cells.missing:
                 values = cells.missing.whole
-            elif seen is not None and cells.name in seen.cells and not cells.family.rows:
-                values = seen.cells[cells.name][0]
+            elif seen is not None and cells.name in seen.arrays and not cells.family.rows:
+                values = seen.arrays[cells.name][0]
                 values = values[:, 0] if len(_layout(cells).shape) == 1 else values
             else:
                 continue
@@ -149,7 +139,7 @@ class ColumnsPredictor(Predictor):
         unit = np.repeat(np.arange(len(own)), np.diff(new.start))
         own[unit, new.position] = new.statistic[:, : own.shape[2]]
         own = state.by_column(own)
-        hidden, known = np.isnan(seen.cells[cells.name][0]), seen.cells[cells.name][1]
+        hidden, known = np.isnan(seen.arrays[cells.name][0]), seen.arrays[cells.name][1]
         for pattern in np.unique(hidden[hidden.any(axis=1)], axis=0):
             rows = np.flatnonzero((hidden == pattern).all(axis=1))
             column = _layout(cells).column[pattern]

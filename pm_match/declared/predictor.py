@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,11 @@ from pymc.model.core import Model
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.row_densities import RowDensities
 from pm_match.declared.state import LikelihoodState
-from pm_match.prediction.predictor import Place, Predictor, coords
+from pm_match.prediction.predictor import NewTables, Place, Predictor, coords
 from pm_match.reading import as_read
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.parts import UnservedModelError
 from pm_match.tables.domains import as_new_columns
-
-
-@dataclass(frozen=True, eq=False)
-class NewRows:
-    """Rows (N, ...) of new objects, by variable, NaN where missing."""
-
-    values: dict[str, NDArray[np.float64]]
-
-    def rows(self, wanted: slice) -> NewRows:
-        """Return the rows of some of the objects."""
-        return NewRows({name: values[wanted] for name, values in self.values.items()})
 
 
 class LikelihoodPredictor(Predictor):
@@ -66,10 +54,11 @@ class LikelihoodPredictor(Predictor):
 
     def read(
         self, model: Model, place: Place, given: Mapping[str, Any]
-    ) -> tuple[NewRows, list[tuple[str, NDArray]]]:
+    ) -> tuple[NewTables, list[tuple[str, NDArray]]]:
         """Check tables of new objects: columns with labels are matched by these."""
         model = as_read(model)
-        found, labels = {}, []
+        found: dict[str, tuple[NDArray, ...]] = {}
+        labels = []
         for name, table in given.items():
             where = f"{place.domain}: {name}"
             if self._assignments[name] != {place.assignment.name}:
@@ -80,19 +69,20 @@ class LikelihoodPredictor(Predictor):
                 )
             if name not in self._places:
                 self._places[name] = _NewRows(model, self._evidence, place, name, where)
-            found[name], objects = self._places[name].read(model, name, where, table)
+            rows, objects = self._places[name].read(model, name, where, table)
+            found[name] = (rows,)
             labels.append((name, objects))
-        return NewRows(found), labels
+        return NewTables(found), labels
 
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Bring it to a draw."""
         self._point = point
 
-    def log_predictive(self, place: Place, seen: NewRows) -> NDArray[np.float64]:
+    def log_predictive(self, place: Place, seen: NewTables) -> NDArray[np.float64]:
         """Log density of the rows in every cluster, which has parameters of its own."""
         own = [
             self._places[name].log_densities(self._point, values)
-            for name, values in seen.values.items()
+            for name, (values,) in seen.arrays.items()
         ]
         found = np.append(np.sum(own, axis=0), np.zeros((len(own[0]), 1)), axis=1)
         impossible = np.flatnonzero(np.isneginf(found[:, :-1]).all(axis=1))

@@ -70,6 +70,17 @@ class NewVectors:
 
 
 @dataclass(frozen=True, eq=False)
+class NewTables:
+    """Arrays (N, ...) of new objects, by variable, NaN where missing; perhaps several of each."""
+
+    arrays: dict[str, tuple[NDArray[np.float64], ...]]
+
+    def rows(self, wanted: slice) -> NewTables:
+        """Return the arrays of some of the objects."""
+        return NewTables({n: tuple(own[wanted] for own in a) for n, a in self.arrays.items()})
+
+
+@dataclass(frozen=True, eq=False)
 class NewObjects:
     """New objects of one domain."""
 
