@@ -3,6 +3,7 @@ import gc
 import pytensor
 import pytest
 
+from pm_match.numerics import ahead
 from pm_match.reading import kinds
 
 # What tests ask of PyTensor is asked a few times: compiling takes longer than all of that. Nor does
@@ -12,6 +13,10 @@ _COMPILED = {name: getattr(pytensor.config, name) for name in _INTERPRETED}
 for _name, _value in _INTERPRETED.items():
     setattr(pytensor.config, _name, _value)
 
+# No other process compiles ahead: every processor has tests to run, and each process compiles anew
+# the parts that kernels share.
+_FORK = ahead._fork
+ahead._fork = lambda jobs: None
 
 # Graphs are many small objects.
 gc.set_threshold(20_000, 20, 10)
@@ -25,6 +30,12 @@ def as_users_have_it(request):
         return
     with pytensor.config.change_flags(**_COMPILED):
         yield
+
+
+@pytest.fixture
+def compiled_ahead(monkeypatch):
+    """Let another process compile ahead, as it does for users."""
+    monkeypatch.setattr(ahead, "_fork", _FORK)
 
 
 @pytest.fixture

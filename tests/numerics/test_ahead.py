@@ -200,6 +200,7 @@ def runs(stat):
         return False
 
 
+@pytest.mark.usefixtures("compiled_ahead")
 def test_a_program_goes_on_without_another_process(monkeypatch):
     def refused():
         raise BlockingIOError
@@ -209,6 +210,7 @@ def test_a_program_goes_on_without_another_process(monkeypatch):
     assert compile_ahead([job(njit(lambda x: x + 1.0), 2.0), job(njit(lambda x: x - 1.0), 2.0)])
 
 
+@pytest.mark.usefixtures("compiled_ahead")
 def test_what_is_never_kept_is_not_compiled_in_vain(monkeypatch):
     def refused():
         raise AssertionError("forked")
@@ -219,6 +221,7 @@ def test_what_is_never_kept_is_not_compiled_in_vain(monkeypatch):
     assert not compile_ahead(jobs)
 
 
+@pytest.mark.usefixtures("compiled_ahead")
 def test_draws_do_not_depend_on_it(monkeypatch):
     rng = np.random.default_rng(0)
     with pm.Model() as model:
