@@ -14,6 +14,7 @@ from pm_match.checks import check_count, check_option, type_name
 from pm_match.features.parts import Features
 from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.plain import Mode, find_mode, problem_of
+from pm_match.numerics.ahead import compile_ahead
 from pm_match.numerics.masked import MaskedTable
 from pm_match.progress import SearchProgress
 from pm_match.reading import read
@@ -124,6 +125,9 @@ def choose_n_factors(
     data = problems[numbers[0]].domains
     for k, problem in problems.items():
         _check_same(data, problem.domains, k)
+    # Where it is not on disk, one fold is fitted before all others, which find it there.
+    first = problems[numbers[0]]
+    compile_ahead([first.grouped(np.zeros(len(first.units.size), np.int64)).groups.kernel()])
     folds = draw_folds(data, n_folds, rng) if method == "cross-validation" else []
     tasks = [(k, fold) for k in numbers for fold in (range(n_folds) if folds else [-1])]
     # Every candidate and fold has its own stream: adding a candidate changes no other's score.

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, invert, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.stick_breaking import stick_factor
@@ -441,6 +442,12 @@ class ProjectionFit:
     # these are its features
     bases: list[NDArray[np.float64] | None]
     ends: NDArray[np.int64]  # (D - 1,): where the rows of the second and of later domains begin
+
+    def kernel(self) -> Job:
+        """Return what `score` calls, as `compile_ahead` takes it."""
+        return job(
+            score, self.table, np.zeros((1, len(self.table.held)), np.int64), 0.0, np.empty(1)
+        )
 
     def score(self, labels: NDArray[np.int64], margin: float = np.inf) -> NDArray[np.float64]:
         """Log joint (P,) of assignments (P, G) of groups to labels, with projections fitted.

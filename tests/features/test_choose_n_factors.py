@@ -47,6 +47,20 @@ def test_bic_finds_the_true_number():
     )
 
 
+def test_what_fits_call_is_asked_for_beforehand(monkeypatch):
+    """If it is not on disk, processes do not all compile it at once."""
+    listed: list = []
+    asks = "pm_match.features.choose_n_factors.compile_ahead"
+    monkeypatch.setattr(asks, lambda jobs: listed.extend(jobs))
+    quietly(factory(three_factors(missing=0.1)), [2], n_folds=2, cores=1)
+    ((kernel, signature),) = listed
+    assert signature in kernel.overloads
+    asked = set(kernel.overloads)
+    quietly(factory(three_factors()), [1], n_folds=2, cores=1)
+    assert listed[1] == listed[0]
+    assert set(kernel.overloads) == asked
+
+
 def test_the_predictive_is_that_of_the_held_out_entries():
     from pm_match.features.choose_n_factors import _predictive, _read_problem
     from pm_match.features.search.plain import find_mode
