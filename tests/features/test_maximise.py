@@ -232,7 +232,8 @@ def test_without_parameters_nothing_climbs():
 
 def matched_at(offset, tables_):
     """Search where values are larger by `offset`, and intercepts begin at 0."""
-    with pm.Model() as model:
+    with warnings.catch_warnings(), pm.Model() as model:
+        warnings.simplefilter("ignore", ImputationWarning)
         weights = pm.StickBreakingWeights("weights", 1.0, K=3)
         z = pm.Normal("z", shape=(4, 2))
         for name, x in tables_.items():
@@ -251,13 +252,16 @@ def matched_at(offset, tables_):
     return chain.labels(0)[0], chain.point["a_a"] - offset
 
 
+@pytest.fixture(scope="module", params=[TABLES, HOLES], ids=["whole", "holes"])
+def matched_near(request):
+    """Tables, and what a search finds of them where intercepts begin."""
+    return request.param, *matched_at(0.0, request.param)
+
+
 @pytest.mark.parametrize("offset", [1e4, 1e5])
-@pytest.mark.parametrize("tables_", [TABLES, HOLES], ids=["whole", "holes"])
-def test_tables_far_from_where_intercepts_begin(offset, tables_):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ImputationWarning)
-        near, intercept = matched_at(0.0, tables_)
-        far, moved = matched_at(offset, tables_)
+def test_tables_far_from_where_intercepts_begin(offset, matched_near):
+    tables_, near, intercept = matched_near
+    far, moved = matched_at(offset, tables_)
     assert pmm.metrics.adjusted_rand_index({"": near}, {"": far}) > 0.95
     assert moved == pytest.approx(intercept, abs=0.5)
 
