@@ -14,10 +14,12 @@ from scipy.special import logsumexp
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, needs_tree
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
+from pm_match.reading import as_read
 from pm_match.reading.ancestry import RV, Ancestry, depends
 from pm_match.reading.coarsen import coarsenings
 from pm_match.reading.evidence import Evidence, Point
 from pm_match.reading.label_tables import LabelDensities
+from pm_match.reading.own_weights import WEIGHTS_OF
 from pm_match.reading.owners import Owned, check_owners, each_label, find_owners, mixed_labels
 from pm_match.reading.parts import Assignment, UnservedModelError
 from pm_match.reading.probe import without_c
@@ -129,8 +131,6 @@ def log_predictive(
 
 def _free(clustering: Any) -> Sequence[Assignment]:
     """Give the assignments of a clustering, of which nothing is known."""
-    for own in clustering.assignments:
-        own.must_be_alone()
     if len(clustering.links) or len(clustering.apart) or (clustering.known >= 0).any():
         names = ", ".join(repr(own.name) for own in clustering.assignments)
         raise UnservedModelError(
@@ -152,9 +152,12 @@ class _Objects:
         points: RecordedPoints,
         coarsened: bool,
     ):
-        self.name, self.n, self._evidence = own.name, own.n_objects, evidence
+        self.name, self.n, self._evidence = own.held[0], own.n_objects, evidence
         self._coarsened = coarsened
+        if own.parts:
+            model = as_read(model)
         assignment = model[own.name]
+        weights = [model[f"{WEIGHTS_OF}{part.name!r}"] for part in own.parts]
         relevance = None if own.relevance is None else model[own.relevance]
         self._flags = None if relevance is None else model.rvs_to_values[relevance].name
         observed = [rv for rv in model.observed_RVs if depends(rv, [assignment])]
@@ -171,7 +174,8 @@ class _Objects:
             if len(every & {parent.name for parent in parents[rv]}) > 1:
                 raise self._of_several()
         powers = coarsenings(model, observed) if coarsened else []
-        densities = LabelDensities(model, [assignment, *observed, *powers], [assignment])
+        factors = [assignment, *observed, *powers, *weights]
+        densities = LabelDensities(model, factors, [assignment])
         self._relevance = None
         if relevance is not None:  # which labels do not enter
             self._relevance = LabelDensities(model, [relevance], [assignment]).compiled(1, True)

@@ -381,12 +381,31 @@ def test_what_is_not_served_is_refused():
     for call in (
         lambda: pmm.assign(data, model, {"cluster": VALUES[:2]}),
         lambda: pmm.assign(data, model, {"part": VALUES[:2]}),
-        lambda: pmm.log_predictive(data, model),
         lambda: pmm.sample_sharded(model, {"x": VALUES}),
         lambda: few_draws(model, record=2),
     ):
         with pytest.raises(UnservedModelError, match=message):
             call()
+
+
+@pytest.mark.parametrize("write", [parts_of_clusters, seen_on_both_levels, one_without_parts])
+def test_log_likelihoods_are_sums_over_all_combinations(write):
+    model = declared(write)
+    data = few_draws(model)
+    found = pmm.log_predictive(data, model, progressbar=False)["log_likelihood"]["objects"]
+    draw = {name: v.to_numpy()[0, 1] for name, v in data.posterior.data_vars.items()}
+    if write is one_without_parts:
+        assert found.sizes["all_objects"] == 4 + 6 + 4
+        (values,) = (rv for rv in model.observed_RVs if rv.name == "x_c")
+        x = model.rvs_to_values[values].eval()
+        law = stats.norm.pdf(x[:, None], draw["mean_c"], 1.0) @ draw["weights"]
+        np.testing.assert_allclose(found[0, 1, -4:], np.log(law), rtol=1e-8)
+        return
+    weights = draw["weights"][:, None] * draw["within"]
+    law = weights * stats.norm.pdf(VALUES[:, None, None], draw["mean"], 1.0)
+    if write is seen_on_both_levels:
+        law *= stats.poisson.pmf(COUNTS[:, None, None], draw["rate"][:, None])
+    np.testing.assert_allclose(found[0, 1], np.log(law.sum(axis=(1, 2))), rtol=1e-8)
 
 
 def test_starts_of_ones_own_are_checked():
