@@ -177,7 +177,7 @@ def _labels(chain: Chain) -> Labels:
     for number, component in enumerate(chain.components):
         for clustering, label in zip(component.clusterings, chain.labels(number), strict=True):
             for own, part in clustering.by_assignment(label):
-                found |= own.named(part)
+                found |= own.by_variable(part)
     return found
 
 

@@ -16,7 +16,7 @@ from pymc.stats.convergence import (
 from pm_match.checks import warn
 from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
-from pm_match.matching.draws import FLAGS, ROWS, ROWS_OF, SAMPLE_DIMS, SET
+from pm_match.matching.draws import FLAGS, JOINT, ROWS, ROWS_OF, SAMPLE_DIMS, SET
 from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
 from pm_match.reading.parts import Assignment, Structure
@@ -47,6 +47,9 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
                     posterior[name] = posterior[name].astype(types[name], copy=False)
             if assignment.relevance and assignment.name in posterior:
                 posterior[assignment.name].attrs[FLAGS] = assignment.relevance
+            for part in assignment.parts:
+                if part.name in posterior:
+                    posterior[part.name].attrs[JOINT] = clustering.title
     for title, names in structure.sets.items():
         for name in names:
             if name in posterior and name not in unordered:

@@ -81,6 +81,7 @@ class Likelihoods(Evidence):
     rows: tuple[LabelRows, ...]  # what labels have of them
     # what the labels of one part have, if labels are joint: the title of its clusters, and the rows
     part_rows: tuple[tuple[str, LabelRows], ...]
+    part_named: tuple[str, ...]  # what the labels of several parts have, all of them
     # of these, what is independent between labels, and can be drawn from its prior
     redrawn: tuple[LabelRows, ...]
     # of these, what is drawn by slices: few numbers, none of them whole
@@ -109,7 +110,7 @@ class Likelihoods(Evidence):
     @property
     def relabelled(self) -> list[str]:
         """What labels have rows of."""
-        return [*self.of_clusters]
+        return [*self.of_clusters, *self.part_named]
 
     @property
     def of_clusters(self) -> dict[str, int | None]:

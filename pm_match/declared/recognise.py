@@ -23,6 +23,8 @@ _SEVERAL = (
 )
 # Tables of log densities have at most so many: half a gigabyte, of which reading holds a few.
 MOST_CELLS = 2**25
+# Random labels at which they are held against the table: entries, and rows of labels, at a point.
+_RANDOM_CELLS, _MOST_ROWS = 2**20, 128
 # Points near the start, where what the data allow is likelier than far from it.
 _NEAR = 0.3
 
@@ -80,8 +82,9 @@ class LikelihoodCandidate:
             context, reading.factors, reading.points, reading.table, reading.truncation
         )
         found = rows.find()
-        of_parts = reading.of_parts(clusterings[self.clustering])
+        of_parts, of_several = reading.of_parts(clusterings[self.clustering])
         own = {name for one in [*found, *(one for _, one in of_parts)] for name in one.names}
+        own |= {*of_several}
         direct = {p for rv in self.factors for p in context.ancestry.parents[rv]}
         parameters = tuple(
             rv.name
@@ -105,6 +108,7 @@ class LikelihoodCandidate:
             climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
             rows=tuple(found),
             part_rows=tuple(of_parts),
+            part_named=tuple(of_several),
             redrawn=tuple(redrawn),
             sliced=_sliced(redrawn, reading.points[0]),
             swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
@@ -256,34 +260,55 @@ class _Reading:
             "has no density at any of the points that were tried; expected to see whose label "
             "it depends on",
         )
+        rng = np.random.default_rng(20130206)
+        n_rows = int(np.clip(_RANDOM_CELLS // max(len(owner), 1), 0, _MOST_ROWS))
         for point, table in zip(self.points, tables, strict=True):
-            fine = check_owners(partial(self.entries, point), table, owner, self.some_labels)
+            # What two objects' labels do together is seen where they are two certain ones.
+            drawn = rng.integers(self.truncation, size=(n_rows, self.n_objects))
+            labels = np.concatenate([self.some_labels, drawn])
+            fine = check_owners(partial(self.entries, point), table, owner, labels)
             self._refuse(~fine, _SEVERAL)
         if (owner < 0).all():
             raise Refusal(f"no entry of {names(self.factors)} depends on {names(self.assignments)}")
         return owner
 
-    def of_parts(self, clustering: ClusteringCandidate) -> list[tuple[str, LabelRows]]:
-        """Find what the labels of each part have, if labels are joint: of its clusters, the rows.
+    def of_parts(
+        self, clustering: ClusteringCandidate
+    ) -> tuple[list[tuple[str, LabelRows]], list[str]]:
+        """Find what the labels of each part have, if labels are joint.
 
-        What several parts have rows of is the first one's.
+        Return `rows`: of its set of clusters, those of variables that have no other part's; the
+        names of variables that have several parts' rows.
         """
-        parts = [*clustering.parts.values()]
-        sizes = [part.n_labels for part in parts[0]] if parts else []
-        if any([part.n_labels for part in own] != sizes for own in parts):
-            return []
-        found: list[tuple[str, LabelRows]] = []
-        for place, part in enumerate(parts[0] if parts else ()):
+        (parts, *others) = [*clustering.parts.values()] or [()]
+        sizes = [part.n_labels for part in parts]
+        if any([part.n_labels for part in own] != sizes for own in others):
+            return [], []
+        tables = {id(point): self.table(point) for point in self.points} if parts else {}
+        found: dict[str, tuple[str, LabelRows]] = {}
+        several: list[str] = []
+        for place, part in enumerate(parts):
+            response = partial(self._by_part, tables, sizes, place)
+            reader = RowReader(self.context, self.factors, self.points, response, part.n_labels)
+            for rows in reader.find():
+                shapes = [self.context.shapes[name] for name in rows.names]
+                others_sizes = [n for n in (*sizes[:place], *sizes[place + 1 :])]
+                lengths = [
+                    n for shape in shapes for axis, n in enumerate(shape) if axis != rows.axis
+                ]
+                alone = not {*lengths} & {*others_sizes} and found.keys().isdisjoint(rows.names)
+                if alone and not {*several} & {*rows.names}:
+                    found |= dict.fromkeys(rows.names, (part.title, rows))
+                else:
+                    several += rows.names
+                    found = {name: own for name, own in found.items() if name not in rows.names}
+        return list(dict.fromkeys(found.values())), list(dict.fromkeys(several))
 
-            def table(point, place=place):
-                by_part = np.moveaxis(self.table(point).reshape(*sizes, -1), place, 0)
-                return by_part.reshape(len(by_part), -1)
-
-            known = {name for _, rows in found for name in rows.names}
-            reader = RowReader(self.context, self.factors, self.points, table, part.n_labels)
-            new = [rows for rows in reader.find() if known.isdisjoint(rows.names)]
-            found += [(part.title, rows) for rows in new]
-        return found
+    def _by_part(self, tables, sizes: Sequence[int], place: int, point) -> NDArray[np.float64]:
+        """Arrange the table by the labels of one part (n, ...)."""
+        table = tables[id(point)] if id(point) in tables else self.table(point)
+        by_part = np.moveaxis(table.reshape(*sizes, -1), place, 0)
+        return by_part.reshape(len(by_part), -1)
 
     def numbers(self, owner: NDArray[np.int64]) -> NDArray[np.float64]:
         """Arrange what is observed by object (N, K), where every object has as many numbers.

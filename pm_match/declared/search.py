@@ -4,7 +4,6 @@ Labels and parameters in turn, from several starts; the best by the log density 
 """
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,13 @@ def _exchange(chain: Chain, number: int, rng: np.random.Generator, maximise: "Pa
     """Exchange joint labels, two at a time: which part is whose, k-means does not know."""
     highest, left = chain.log_joint(number), _MOST_EXCHANGES
     for home, clustering in enumerate(chain.components[number].clusterings):
-        pairs = [*combinations(range(clustering.truncation), 2)]
+        used = {*np.unique(chain.labels(number)[home]).tolist()}
+        pairs = [
+            (one, other)
+            for one in used
+            for other in range(clustering.truncation)
+            if other > one or other not in used
+        ]
         since = 0  # the last exchange that was better
         while since < len(pairs) and left > 0:
             if since == 0:
@@ -86,8 +91,6 @@ def _exchange(chain: Chain, number: int, rng: np.random.Generator, maximise: "Pa
             labels = chain.labels(number)
             here, there = labels[home] == one, labels[home] == other
             since += 1
-            if not here.any() and not there.any():
-                continue
             labels[home] = np.where(here, other, np.where(there, one, labels[home]))
             chain.place(number, labels)
             maximise(chain, _FEW_ITERATIONS)

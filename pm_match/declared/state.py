@@ -22,7 +22,8 @@ from pm_match.reading.label_tables import (
     prior_draws,
     value_density,
 )
-from pm_match.reading.owners import Owned, each_label
+from pm_match.reading.owners import Owned, close, each_label
+from pm_match.reading.parts import UnservedModelError
 
 # A table of more cells than this is worth the seconds that it takes to compile it well: one row of
 # labels after the other, since what is compiled takes single rows several times as fast.
@@ -125,11 +126,29 @@ class LikelihoodState(EvidenceState):
         return sums
 
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
-        """Let rows go with the labels that have been swapped since the table was loaded."""
+        """Let rows go with the labels that have been swapped since the table was loaded.
+
+        Raise `UnservedModelError` if the table is not what is declared of the labels drawn.
+        """
+        self._check(point)
         source = self.site.slot_of(self.evidence.clustering) - 1
         if not np.array_equal(source, np.arange(len(source))):
             for rows in self.evidence.rows:
                 new |= rows.taken(point, source)
+
+    def _check(self, point: Point) -> None:
+        """Refuse labels that do something together that they did nowhere when they were read."""
+        number = self.evidence.clustering
+        slots = self.site.slots(number)
+        objects = (slots - 1)[self.site.units[number].of_object]
+        entries = self.access.entries(point, np.split(objects[None], self._ends, axis=1))
+        found = self._owned.total(entries)[:, 0]
+        if not close(found, self.term.worth[np.arange(len(slots)), slots]).all():
+            raise UnservedModelError(
+                f"{', '.join(map(repr, self.evidence.factors))}: expected log densities whose "
+                "entries depend on the labels of one object each, as those had that the model was "
+                "read at; found draws of labels where they depend on several"
+            )
 
     def log_prior(self, point: Point) -> float:
         """Log density of the parameters, on the scale that is sampled."""

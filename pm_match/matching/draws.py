@@ -14,6 +14,8 @@ PREFIX = "cluster_"
 RELEVANCE = "relevance_"
 # The attribute of an assignment that names the set of its clusters.
 SET = "clusters"
+# That of one that has a part of joint labels: what parameters of their combinations are of.
+JOINT = "combinations"
 # Those that name an assignment's flags of relevance; the set of clusters that a parameter is of,
 # and its dim of these ("" if it is of one cluster alone).
 FLAGS, ROWS_OF, ROWS = "relevance", "clusters_of", "clusters_dim"
@@ -115,7 +117,7 @@ def _without_prefix(draws: xr.Dataset) -> xr.Dataset:
         return draws
     renamed = draws.rename(names)
     for variable in renamed.data_vars.values():
-        for key in (SET, FLAGS, ROWS_OF):
+        for key in (SET, FLAGS, JOINT, ROWS_OF):
             if key in variable.attrs:
                 variable.attrs[key] = bare(variable.attrs[key])
     return renamed

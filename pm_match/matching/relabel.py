@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pm_match.checks import no_such
 from pm_match.matching.align_clusters import numbers_like
 from pm_match.matching.draws import (
+    JOINT,
     PREFIX,
     RELEVANCE,
     ROWS,
@@ -187,6 +188,14 @@ def _cluster_dims(
                 candidates.append(dim)
         if len(candidates) > 1:
             raise ValueError(f"{where}: expected one dim of theirs; found {candidates}. {ask}")
+    joint = {v.attrs[JOINT] for v in draws.variables if JOINT in v.attrs}
+    combined = [n for n, v in posterior.data_vars.items() if v.attrs.get(ROWS_OF) in joint]
+    if combined:
+        raise ValueError(
+            f"{where}: expected variables with an axis for each label of an object; found "
+            f"{combined[0]!r}, whose rows are of combinations of labels. Declare it with an axis "
+            "for each, or drop it from the draws."
+        )
     # Those that `pm_match.sample` has marked.
     marked = {
         name: variable.attrs[ROWS]

@@ -6,18 +6,19 @@ writing the same model is accepted and no other model is. What is not recognised
 reason that names the variable.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
 from pymc.model.core import Model
 
 from pm_match.numerics.garbage import uncollected
-from pm_match.reading.joint_labels import as_declared, together, with_joint_labels
+from pm_match.reading.joint_labels import as_declared, entangled, together, with_joint_labels
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
 from pm_match.reading.own_weights import WEIGHTS_OF, vectors, with_equal_weights
-from pm_match.reading.parts import Structure, UnservedModelError
+from pm_match.reading.parts import Joint, Structure, UnservedModelError
 from pm_match.reading.probe import without_c
 from pm_match.reading.recognise import Reader
 
@@ -72,15 +73,40 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
     if not binary and structure.empty and not structure.refusals:
         return structure, first.model, False
     found, seen = _with_own_weights(first, structure)
-    joint = together(first.model, found.refusals.keys() - first.known.keys())
-    if not joint:
-        return found, seen, True
-    reader = Reader(with_joint_labels(first.model, joint), first.known, joint)
-    other, other_seen = _with_own_weights(reader, reader.read())
-    other = as_declared(other, joint)
-    if other.components and len(other.refusals) < len(found.refusals):
-        return other, other_seen, True
-    return found, seen, True
+    joint, why = together(first.model, found.refusals.keys(), first.known)
+    # What a part's reader says of its assignments is worth telling if they are served by tables.
+    told = {name: reason for name, reason in found.refusals.items() if name in first.taken}
+    while joint:
+        reader = Reader(with_joint_labels(first.model, joint), first.known, joint)
+        other, other_seen = _with_own_weights(reader, reader.read())
+        failed = {name: reason for name, reason in other.refusals.items() if name in joint}
+        kept = joint.keys() - failed.keys() - entangled(other_seen, other, joint)
+        other = as_declared(other, joint, told)
+        if len(kept) == len(joint):
+            if other.components and len(other.refusals) < len(found.refusals):
+                return _told(other, why), other_seen, True
+            break
+        why |= {part.name: failed[name] for name in failed for part in joint[name]}
+        joint = _without(joint, kept)
+    return _told(found, why), seen, True
+
+
+def _without(joint: Joint, kept: Collection[str]) -> Joint:
+    """Leave out some joint labels, and those that only share their weights."""
+    several = {name: parts for name, parts in joint.items() if name in kept and len(parts) > 1}
+    shared = {part.weights for parts in several.values() for part in parts}
+    alone = {
+        name: parts
+        for name, parts in joint.items()
+        if name in kept and len(parts) == 1 and parts[0].weights in shared
+    }
+    return several | alone
+
+
+def _told(structure: Structure, why: dict[str, str]) -> Structure:
+    """Say why labels that data depend on together are refused, where they are."""
+    own = {name: reason for name, reason in why.items() if name in structure.refusals}
+    return replace(structure, refusals=structure.refusals | own)
 
 
 def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, Model]:
@@ -89,7 +115,9 @@ def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, M
     Return what is read of it, or else of the `first` model, `structure`; and the model.
     """
     nothing = structure.empty and not structure.refusals
-    names = vectors(first.model, None if nothing else first.own_weights)
+    # Those of joint labels are potentials already.
+    own_weights = first.own_weights - first.joint.keys()
+    names = vectors(first.model, None if nothing else own_weights)
     while names:
         reader = Reader(with_equal_weights(first.model, names), first.known, first.joint)
         found = reader.read()
@@ -101,7 +129,7 @@ def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, M
             }
             return replace(found, notes=found.notes | served, binary=nothing), reader.model
         # Of what is read together, one is refused first.
-        if more := vectors(first.model, reader.own_weights - {*names}):
+        if more := vectors(first.model, reader.own_weights - {*names} - first.joint.keys()):
             names = [*names, *more]
             continue
         # With whatever weights, there is something else, unless it is about the weights again.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,13 +40,12 @@ class LabelPart:
     name: str
     n_labels: int
     weights: str  # the vector of random weights that its labels are over; empty if it is none
-    first: str  # the first variable whose labels are of the same set of clusters
-    inside: bool = False  # whether its probabilities depend on another part
+    nested: bool  # whether its probabilities depend on another part
 
     @property
     def title(self) -> str:
-        """A name for the set of clusters."""
-        return self.weights or f"clusters of {self.first}"
+        """A name for its set of clusters."""
+        return self.weights or f"clusters of {self.name}"
 
 
 # By the names of assignments that have joint labels.
@@ -86,8 +86,8 @@ class Assignment:
         """Raise `UnservedModelError` if labels are joint, where that is not served."""
         if self.parts:
             raise UnservedModelError(
-                f"{', '.join(map(repr, self.held))}: expected labels that are drawn by themselves; "
-                "found some that data depend on together, for which this is not served"
+                f"{', '.join(map(repr, self.held))}: not served for labels that data depend on "
+                "together, nor for others over the same weights"
             )
 
     @property
@@ -95,7 +95,7 @@ class Assignment:
         """The free variables of the labels and of the relevance of its objects."""
         return [*([self.relevance] if self.relevance else []), *self.drawn]
 
-    def named(self, labels: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    def by_variable(self, labels: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """Return labels (..., N) by the variables that have them: of joint ones, their parts."""
         if not self.parts:
             return {self.name: labels}
@@ -104,7 +104,7 @@ class Assignment:
 
     def values(self, labels: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """Return what the free variables of the labels hold when these are `labels` (N,)."""
-        return dict(zip(self.drawn, self.named(labels[self.free]).values(), strict=False))
+        return dict(zip(self.drawn, self.by_variable(labels[self.free]).values(), strict=False))
 
     def n_labels(self, truncation: int) -> dict[str, int]:
         """How many labels there are of each of `drawn`, if there are `truncation` of all."""
@@ -366,12 +366,16 @@ class Structure:
         found: dict[str, list[str]] = {}
         apart = {title for evidence in self.evidence for title in evidence.of_parts.values()}
         for clustering in self.all_clusterings:
+            first = clustering.assignments[0].parts
             for own in clustering.assignments:
                 if not own.parts:
                     found.setdefault(clustering.title, []).append(own.name)
-                for part in own.parts:
-                    if part.title in apart or not part.inside:
-                        found.setdefault(part.title, []).append(part.name)
+                for part, other in zip_longest(own.parts, first[: len(own.parts)]):
+                    # Where labels number the same, so do their parts.
+                    same = other and not part.weights and other.n_labels == part.n_labels
+                    title = other.title if same else part.title
+                    if title in apart or not part.nested:
+                        found.setdefault(title, []).append(part.name)
         return found
 
     def clustering_of(self, evidence: Evidence) -> Clustering:

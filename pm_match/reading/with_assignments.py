@@ -21,22 +21,21 @@ def with_assignments(
     variables, by the names that they get; `places`: graphs of `whole` assignments in the places of
     assignments, by the names of these, where they are not themselves.
     """
-    terms, places = potentials or {}, places or whole
+    terms, places = potentials or {}, whole if places is None else places
     parts = {f"{name}{end}" for name in places for end in ("_observed", "_unobserved")}
     named = [*model.basic_RVs, *model.potentials, *model.deterministics]
     kept = [v for v in named if v.name not in parts and v.name not in places]
     joined = [model[name] for name in places]
     outputs = [*kept, *terms.values(), *whole.values(), *places.values(), *joined]
     graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False, copy_orphans=False)
-    n = len(kept) + len(terms)
-    ends = graph.outputs[n + len(whole) :]
-    pairs = zip(ends[len(places) :], ends, strict=False)
+    n = len(places)
+    pairs = zip(graph.outputs[-n:], graph.outputs[-2 * n : -n], strict=True)
     toposort_replace(graph, [(old, own) for old, own in pairs if old is not own])
     new = Model(coords={}, model=None)
     new._coords, new._dim_lengths = model._coords, model._dim_lengths
     for v, own in zip(kept, graph.outputs, strict=False):
         _register(model, new, v, own)
-    for name, rv in zip(whole, graph.outputs[n:], strict=False):
+    for name, rv in zip(whole, graph.outputs[len(kept) + len(terms) :], strict=False):
         new.free_RVs.append(rv)
         new.create_value_var(rv, transform=None, default_transform=None)
         initial = model.rvs_to_initial_values.get(model[name]) if name in places else None

@@ -468,7 +468,9 @@ def test_a_hierarchy_does_without():
         model = hierarchies.declared(observed=holed(hierarchies.X, (1, 0)))
     found = read(model)
     assert not found.parts
-    assert "'x_unobserved' holds missing values" in found.refusals["u"]
+    # Its labels are drawn together, from a table.
+    assert not found.refusals
+    assert "'x_unobserved' holds missing values" in found.notes["u"]
 
 
 # -- searches and whole chains ---------------------------------------------------------------------

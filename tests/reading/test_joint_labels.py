@@ -84,6 +84,30 @@ def constant():
     pm.Normal("x", mean[cluster, part], 1.0, observed=VALUES)
 
 
+def over_rows_of_weights():
+    weights = pm.Dirichlet("weights", np.ones(T), shape=(2, T))
+    a, b = (pm.Categorical(name, p=weights[n], shape=N) for n, name in enumerate("ab"))
+    mean = pm.Normal("mean", shape=T)[a] + pm.Normal("other", shape=T)[b]
+    pm.Normal("x", mean, 1.0, observed=VALUES)
+
+
+def over_sums_of_weights():
+    weights = pm.Dirichlet("weights", np.ones(S))
+    a = pm.Categorical("a", p=weights, shape=N)
+    b = pm.Categorical("b", p=pt.stack([weights[0] + weights[1], weights[2]]), shape=N)
+    mean = pm.Normal("mean", shape=S)[a] + pm.Normal("other", shape=2)[b]
+    pm.Normal("x", mean, 1.0, observed=VALUES)
+
+
+def over_known_weights():
+    """Weights that are data, beside labels that are drawn."""
+    within = pm.Dirichlet("within", np.ones(S), shape=(T, S), observed=np.full((T, S), 1 / S))
+    cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=N)
+    part = pm.Categorical("part", p=within[cluster])
+    mean = pm.Normal("mean", 0.0, 2.0, shape=(T, S))
+    pm.Normal("x", mean[cluster, part], 1.0, observed=VALUES)
+
+
 SERVED = [
     parts_of_clusters,
     crossed,
@@ -92,6 +116,9 @@ SERVED = [
     three,
     regression_above,
     constant,
+    over_rows_of_weights,
+    over_sums_of_weights,
+    over_known_weights,
 ]
 
 
@@ -133,7 +160,7 @@ def test_what_is_read_is_the_declared_density(write):
         }
         here = {v.name: there[v.name] for v in model.value_vars if v.name in there}
         for name, assignment in assignments.items():
-            here |= assignment.named(there[name])
+            here |= assignment.by_variable(there[name])
         np.testing.assert_allclose(other(there), one(here), rtol=1e-10)
 
 
@@ -235,6 +262,8 @@ def test_clusters_are_one_set_in_all_domains(write):
         (seen_on_both_levels, {"weights": ["cluster"], "clusters of part": ["part"]}),
         (crossed, {"rows": ["row"], "columns": ["column"]}),
         (regression_above, {"clusters of cluster": ["cluster"]}),
+        (over_rows_of_weights, {"clusters of a": ["a"], "clusters of b": ["b"]}),
+        (over_sums_of_weights, {"weights": ["a"], "clusters of b": ["b"]}),
     ],
 )
 def test_parts_have_names_if_they_have_parameters_of_their_own(write, sets):
@@ -242,31 +271,80 @@ def test_parts_have_names_if_they_have_parameters_of_their_own(write, sets):
 
 
 def test_parameters_go_with_the_clusters_that_they_are_of():
-    model = declared(crossed)
-    data = few_draws(model)
-    attrs = {name: data.posterior[name].attrs for name in ("effect", "other")}
-    assert attrs["effect"]["clusters_of"] == "rows"
-    assert attrs["other"]["clusters_of"] == "columns"
-    coords = {"r": range(T), "c": range(S)}
+    data = few_draws(declared(crossed)).posterior
+    assert data["effect"].attrs["clusters_of"] == "rows"
+    assert data["other"].attrs["clusters_of"] == "columns"
+    assert "clusters_of" not in few_draws(declared(parts_of_clusters)).posterior["mean"].attrs
 
-    def named():
-        rows = pm.Categorical("row", p=pm.Dirichlet("rows", np.ones(T), dims="r"), shape=N)
-        columns = pm.Dirichlet("columns", np.ones(S), dims="c")
-        column = pm.Categorical("column", p=columns, shape=N)
-        mean = pm.Normal("mean", 0.0, 3.0, dims="r")[rows] + pm.Normal("other", dims="c")[column]
-        pm.Normal("x", mean, 1.0, observed=VALUES)
 
-    data = few_draws(declared(named, coords=coords))
-    labels = pmm.partition_estimate(data, max_clusters=2)
-    found = pmm.relabel(data, labels)["posterior"]
-    before, after = (own["mean"].to_numpy().ravel() for own in (data.posterior, found))
-    assert sorted(before) == sorted(after)
-    row = data.posterior["row"].to_numpy().astype(int)
-    moved = found["row"].to_numpy().astype(int)
-    mean, new = data.posterior["mean"].to_numpy(), found["mean"].to_numpy()
-    np.testing.assert_array_equal(
-        np.take_along_axis(mean, row, axis=2), np.take_along_axis(new, moved, axis=2)
-    )
+COORDS = {"c": range(T), "s": range(S), "cells": range(T * S)}
+
+
+def named_parts():
+    weights = pm.Dirichlet("weights", np.ones(T), dims="c")
+    within = pm.Dirichlet("within", np.ones(S), dims=("c", "s"))
+    cluster = pm.Categorical("cluster", p=weights, shape=N)
+    part = pm.Categorical("part", p=within[cluster])
+    mean = pm.Normal("mean", 0.0, 3.0, dims=("c", "s"))
+    pm.Normal("x", mean[cluster, part], 1.0, observed=VALUES)
+
+
+def named_clusters_of_clusters():
+    weights = pm.Dirichlet("weights", np.ones(T), dims="c")
+    within = pm.Dirichlet("within", np.ones(S), dims=("c", "s"))
+    cluster = pm.Categorical("cluster", p=weights, shape=N)
+    part = pm.Categorical("part", p=within[cluster])
+    pm.Normal("x", pm.Normal("mean", 0.0, 3.0, dims="s")[part], 1.0, observed=VALUES)
+
+
+def named_and_crossed():
+    cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T), dims="c"), shape=N)
+    part = pm.Categorical("part", p=pm.Dirichlet("within", np.ones(S), dims="s"), shape=N)
+    mean = pm.Normal("mean", 0.0, 3.0, dims=("c", "s"))[cluster, part]
+    pm.Normal("x", mean + pm.Normal("other", dims="s")[part], 1.0, observed=VALUES)
+
+
+@pytest.mark.parametrize("write", [named_parts, named_clusters_of_clusters, named_and_crossed])
+def test_other_names_of_clusters_leave_the_density_alone(write):
+    model = declared(write, coords=COORDS)
+    data = few_draws(model, draws=10)
+    labels = pmm.partition_estimate(data)
+    # All clusters get other names.
+    labels = {name: int(own.max()) - own for name, own in labels.data_vars.items()}
+    dims = {"part": "s"} if "part" in labels else {}
+    moved = pmm.relabel(data, labels, dims={"cluster": "c"} | dims)["posterior"]
+    density = model.compile_logp()
+    n_changed = 0
+    for draw in range(10):
+        points = []
+        for own in (data.posterior, moved):
+            values = {rv.name: own[rv.name].to_numpy()[0, draw] for rv in model.free_RVs}
+            points.append(
+                {
+                    value.name: values[rv.name]
+                    if model.rvs_to_transforms[rv] is None
+                    else model.rvs_to_transforms[rv].forward(values[rv.name]).eval()
+                    for rv, value in model.rvs_to_values.items()
+                    if rv.name in values
+                }
+            )
+        before, after = map(density, points)
+        np.testing.assert_allclose(after, before, rtol=1e-8)
+        n_changed += not np.array_equal(points[0]["cluster"], points[1]["cluster"])
+    assert n_changed
+
+
+def test_rows_of_combinations_cannot_be_given_other_names():
+    def flat():
+        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=N)
+        part = pm.Categorical("part", p=pm.Dirichlet("within", np.ones(S)), shape=N)
+        mean = pm.Normal("mean", shape=T * S)[cluster * S + part]
+        pm.StudentT("x", nu=5.0, mu=mean, sigma=1.0, observed=VALUES)
+
+    data = few_draws(declared(flat))
+    labels = pmm.partition_estimate(data)
+    with pytest.raises(ValueError, match=r"found 'mean', whose rows are of combinations of labels"):
+        pmm.relabel(data, labels)
 
 
 def test_search_finds_clusters_and_parts():
@@ -312,11 +390,13 @@ def of_another():
     pm.Normal("x", pm.Normal("mean", shape=(T, S))[cluster, part], 1.0, observed=VALUES)
 
 
-def in_one_place():
-    """Where only one of the parameters lets the part of another object in."""
-    cluster, part = cluster_and_part()
-    mean = pm.Normal("mean", shape=(T, S))[cluster, part]
-    pm.Normal("x", mean + 0.1 * pt.eq(part[0], 2) * pt.eq(cluster, 1), 1.0, observed=VALUES)
+def in_one_place(n=T * S):
+    """Where two combinations of labels of two objects do something together."""
+    one = pm.Categorical("cluster", p=np.full(n, 1 / n), shape=N)
+    two = pm.Categorical("part", p=np.full(2, 1 / 2), shape=N)
+    mean = pt.constant(np.arange(2.0 * n).reshape(n, 2))[one, two]
+    both = pt.eq(one[0], n - 1) * pt.eq(two[0], 1) * pt.eq(one[1], n - 2) * pt.eq(two[1], 1)
+    pm.Normal("x", pt.set_subtensor(mean[1], mean[1] + 0.1 * both), 1.0, observed=VALUES)
 
 
 def of_other_sizes():
@@ -340,28 +420,126 @@ def linked():
     pmm.must_link("links", {cluster: [0], part: [0]})
 
 
-@pytest.mark.parametrize(
-    "write", [shifted, of_another, in_one_place, of_other_sizes, of_too_many, linked]
-)
-def test_what_is_of_several_objects_is_refused(write):
-    model = declared(write)
-    assert not read(model).components
-    with pytest.raises(UnservedModelError, match=r"row|cluster"):
-        pmm.steps(model)
+def summed():
+    """The labels of all objects, beside what is seen of each."""
+    cluster, part = cluster_and_part()
+    pm.Normal("x", pm.Normal("mean", shape=(T, S))[cluster, part], 1.0, observed=VALUES)
+    pm.Normal("total", cluster.sum(), 1.0, observed=2.0)
+
+
+def known():
+    cluster = pm.Categorical(
+        "cluster",
+        p=pm.Dirichlet("weights", np.ones(T)),
+        shape=N,
+        observed=np.ma.masked_equal([0, -1, 1, -1, -1], -1),
+    )
+    part = pm.Categorical("part", p=pm.Dirichlet("within", np.ones(S)), shape=N)
+    pm.Normal("x", pm.Normal("mean", shape=(T, S))[cluster, part], 1.0, observed=VALUES)
+
+
+_OF_SEVERAL = r"\[\d\] depends on the labels of more than one object"
 
 
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
-def test_known_labels_are_refused():
-    def write():
-        known = np.ma.masked_equal([0, -1, 1, -1, -1], -1)
-        cluster = pm.Categorical(
-            "cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=N, observed=known
-        )
-        part = pm.Categorical("part", p=pm.Dirichlet("within", np.ones(S)), shape=N)
-        pm.Normal("x", pm.Normal("mean", shape=(T, S))[cluster, part], 1.0, observed=VALUES)
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (shifted, f"'x'{_OF_SEVERAL}"),
+        (of_another, f"\"weights of 'part'\"{_OF_SEVERAL}"),
+        (in_one_place, f"'x'{_OF_SEVERAL}"),
+        (summed, "'total' depends on the labels of more than one object"),
+        (of_other_sizes, "'x' depends on 'column', 'row': it depends on the labels of more than"),
+        (of_too_many, "'row', 'column' together, expected at most 256 .*; found 1,056"),
+        (linked, "together, 'cluster', 'part': expected neither links nor observed labels"),
+        (known, "together, 'cluster': expected neither links nor observed labels there"),
+    ],
+)
+def test_what_is_not_of_one_object_is_refused(write, message):
+    model = declared(write)
+    assert not read(model).components
+    with pytest.raises(UnservedModelError, match=message):
+        pmm.steps(model)
 
-    with pytest.raises(UnservedModelError, match="cluster"):
-        pmm.steps(declared(write))
+
+def test_what_was_not_seen_when_it_was_read_stops_the_chain():
+    """Of many combinations, two are not tried together on two objects: unless they are drawn."""
+    model = declared(lambda: in_one_place(100))
+    data = few_draws(model, init="dispersed")
+    assert data.posterior["cluster"].sizes["draw"] == 6
+    labels = {"cluster": np.array([99, 98, 0, 0, 0]), "part": np.ones(N, int)}
+    state = testing.collapsed_of(model)
+    point = model.initial_point() | labels
+    state.load(point, state.labels(point))
+    with pytest.raises(UnservedModelError, match=r"'x'.*found draws of labels where they depend"):
+        state.draw(np.random.default_rng(0), point, dict(point))
+
+
+def beside():
+    """Another component, whose prior depends on a label."""
+    a = pm.Categorical("a", p=pm.Dirichlet("wa", np.ones(T)), shape=N)
+    b = pm.Categorical("b", p=pm.Dirichlet("wb", np.ones(S)), shape=N)
+    pm.Normal("y", pm.Normal("nu", 0.0, 2.0, shape=(T, S))[a, b], 1.0, observed=VALUES)
+    cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(2)), shape=N)
+    mean = pm.Normal("mean", pm.Normal("delta", shape=T)[a[0]], 2.0, shape=2)
+    pm.Normal("x", mean[cluster], 1.0, observed=VALUES)
+
+
+def refused_beside_served():
+    parts_of_clusters()
+    a = pm.Categorical("a", p=pm.Dirichlet("wa", np.ones(T)), shape=N)
+    b = pm.Categorical("b", p=pm.Dirichlet("wb", np.ones(S)), shape=N)
+    pm.Normal("y", pm.Normal("nu", 0.0, 2.0, shape=(T, S))[a, b[::-1]], 1.0, observed=VALUES)
+
+
+def refused_below_served():
+    """Where a prior of what is served depends on a label that is refused."""
+    a = pm.Categorical("a", p=pm.Dirichlet("wa", np.ones(T)), shape=N)
+    b = pm.Categorical("b", p=pm.Dirichlet("wb", np.ones(S)), shape=N)
+    pm.Normal("y", pm.Normal("nu", 0.0, 2.0, shape=(T, S))[a, b[::-1]], 1.0, observed=VALUES)
+    cluster, part = cluster_and_part()
+    mean = pm.Normal("mean", pm.Normal("delta", shape=T)[a[0]], 2.0, shape=(T, S))
+    pm.Normal("x", mean[cluster, part], 1.0, observed=VALUES)
+
+
+@pytest.mark.parametrize("write", [beside, refused_beside_served, refused_below_served])
+@pytest.mark.parametrize("init", ["search", "dispersed"])
+def test_labels_that_another_part_of_the_model_depends_on_are_not_joined(write, init):
+    model = declared(write)
+    structure = read(model)
+    assert {"a", "b"} == structure.refusals.keys()
+    held = [name for c in structure.clusterings for a in c.assignments for name in a.held]
+    assert held == (["cluster"] if write is beside else ["cluster", "part"])
+    with pytest.warns(UserWarning, match="a, b"):
+        few_draws(model, init=init)
+
+
+def test_two_pairs_of_labels():
+    def write():
+        parts_of_clusters()
+        a = pm.Categorical("a", p=pm.Dirichlet("wa", np.ones(T)), shape=N + 1)
+        b = pm.Categorical("b", p=pm.Dirichlet("wb", np.ones(S)), shape=N + 1)
+        observed = np.arange(N + 1.0)
+        pm.Normal("y", pm.Normal("nu", shape=(T, S))[a, b], 1.0, observed=observed)
+
+    structure = read(declared(write))
+    assert not structure.refusals
+    assert [c.title for c in structure.clusterings] == [
+        "clusters of cluster, part",
+        "clusters of a, b",
+    ]
+    few_draws(declared(write))
+
+
+def test_a_variable_may_have_the_name_that_joint_labels_would_get():
+    def write():
+        shift = pm.Normal("row, column")
+        row = pm.Categorical("row", p=pm.Dirichlet("rows", np.ones(T)), shape=N)
+        column = pm.Categorical("column", p=pm.Dirichlet("columns", np.ones(S)), shape=N)
+        mean = shift + pm.Normal("mean", shape=(T, S))[row, column]
+        pm.Normal("x", mean, 1.0, observed=VALUES)
+
+    assert not read(declared(write)).refusals
 
 
 @pytest.mark.parametrize("write", [parts_of_clusters, crossed, constant])
@@ -377,7 +555,7 @@ def test_plain_sampling_chooses_the_steps_where_weights_are_drawn(write):
 def test_what_is_not_served_is_refused():
     model = declared(parts_of_clusters)
     data = few_draws(model)
-    message = "'cluster', 'part': expected labels that are drawn by themselves"
+    message = "'cluster', 'part': not served for labels that data depend on together"
     for call in (
         lambda: pmm.assign(data, model, {"cluster": VALUES[:2]}),
         lambda: pmm.assign(data, model, {"part": VALUES[:2]}),
