@@ -284,30 +284,24 @@ class _Reading:
         sizes = [part.n_labels for part in parts]
         if any([part.n_labels for part in own] != sizes for own in others):
             return [], []
-        tables = {id(point): self.table(point) for point in self.points} if parts else {}
-        found: dict[str, tuple[str, LabelRows]] = {}
-        several: list[str] = []
+        found: dict[str, list[tuple[str, LabelRows]]] = {}
+        several: set[str] = set()
         for place, part in enumerate(parts):
-            response = partial(self._by_part, tables, sizes, place)
+            response = partial(self._by_part, sizes, place)
             reader = RowReader(self.context, self.factors, self.points, response, part.n_labels)
+            elsewhere = {*sizes[:place], *sizes[place + 1 :]}
             for rows in reader.find():
-                shapes = [self.context.shapes[name] for name in rows.names]
-                others_sizes = [n for n in (*sizes[:place], *sizes[place + 1 :])]
-                lengths = [
-                    n for shape in shapes for axis, n in enumerate(shape) if axis != rows.axis
-                ]
-                alone = not {*lengths} & {*others_sizes} and found.keys().isdisjoint(rows.names)
-                if alone and not {*several} & {*rows.names}:
-                    found |= dict.fromkeys(rows.names, (part.title, rows))
-                else:
-                    several += rows.names
-                    found = {name: own for name, own in found.items() if name not in rows.names}
-        return list(dict.fromkeys(found.values())), list(dict.fromkeys(several))
+                for name in rows.names:
+                    found.setdefault(name, []).append((part.title, rows))
+                    lengths = np.delete(self.context.shapes[name], rows.axis or ())
+                    several |= {name} if elsewhere & {*lengths.tolist()} else set()
+        several |= {name for name, own in found.items() if len(own) > 1}
+        alone = dict.fromkeys(own[0] for name, own in found.items() if name not in several)
+        return [*alone], sorted(several)
 
-    def _by_part(self, tables, sizes: Sequence[int], place: int, point) -> NDArray[np.float64]:
-        """Arrange the table by the labels of one part (n, ...)."""
-        table = tables[id(point)] if id(point) in tables else self.table(point)
-        by_part = np.moveaxis(table.reshape(*sizes, -1), place, 0)
+    def _by_part(self, sizes: Sequence[int], place: int, point) -> NDArray[np.float64]:
+        """Arrange the table at a point by the labels of one part (n, ...)."""
+        by_part = np.moveaxis(self.table(point).reshape(*sizes, -1), place, 0)
         return by_part.reshape(len(by_part), -1)
 
     def numbers(self, owner: NDArray[np.int64]) -> NDArray[np.float64]:

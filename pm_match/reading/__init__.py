@@ -73,11 +73,11 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
     if not binary and structure.empty and not structure.refusals:
         return structure, first.model, False
     found, seen = _with_own_weights(first, structure)
-    joint, why = together(first.model, found.refusals.keys(), first.known)
+    joint, why = together(first.context, found.refusals.keys(), first.known)
     # What a part's reader says of its assignments is worth telling if they are served by tables.
     told = {name: reason for name, reason in found.refusals.items() if name in first.taken}
     while joint:
-        reader = Reader(with_joint_labels(first.model, joint), first.known, joint)
+        reader = Reader(with_joint_labels(first.context, joint), first.known, joint)
         other, other_seen = _with_own_weights(reader, reader.read())
         failed = {name: reason for name, reason in other.refusals.items() if name in joint}
         kept = joint.keys() - failed.keys() - entangled(other_seen, other, joint)

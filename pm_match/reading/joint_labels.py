@@ -34,7 +34,9 @@ _MOST = 256
 _SHARED = "its weights are those of labels that data depend on together with others"
 
 
-def together(model: Model, refused: Collection[str], known: Known) -> tuple[Joint, dict[str, str]]:
+def together(
+    context: Context, refused: Collection[str], known: Known
+) -> tuple[Joint, dict[str, str]]:
     """Find assignments, of those `refused`, of the same objects that data depend on together.
 
     And all that are over the same weights as one of these.
@@ -42,7 +44,9 @@ def together(model: Model, refused: Collection[str], known: Known) -> tuple[Join
     `known`: the assignments that have observed labels. Return `joint`; `why` by name, why others
     that data depend on together are none of these.
     """
-    context = Context.of(model)
+    if not refused:
+        return {}, {}
+    model = context.model
     every = [
         rv
         for rv in model.free_RVs
@@ -115,9 +119,9 @@ def _weights(context: Context, rv: RV) -> str:
     return own.name if same else ""
 
 
-def with_joint_labels(model: Model, joint: Joint) -> Model:
+def with_joint_labels(context: Context, joint: Joint) -> Model:
     """Return a model with the same joint density, in which some assignments are one."""
-    context = Context.of(model)
+    model = context.model
     whole, places, terms = {}, {}, {}
     for name, parts in joint.items():
         sizes = [part.n_labels for part in parts]
