@@ -74,21 +74,28 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
         return structure, first.model, False
     found, seen = _with_own_weights(first, structure)
     joint, why = together(first.context, found.refusals.keys(), first.known)
-    # What a part's reader says of its assignments is worth telling if they are served by tables.
-    told = {name: reason for name, reason in found.refusals.items() if name in first.taken}
+    # What readers of parts say of assignments that are none of theirs is not all there is to say.
+    parts = {name: reason for name, reason in found.refusals.items() if name in first.taken}
     while joint:
         reader = Reader(with_joint_labels(first.context, joint), first.known, joint)
         other, other_seen = _with_own_weights(reader, reader.read())
         failed = {name: reason for name, reason in other.refusals.items() if name in joint}
         kept = joint.keys() - failed.keys() - entangled(other_seen, other, joint)
-        other = as_declared(other, joint, told)
+        other = as_declared(other, joint, parts)
         if len(kept) == len(joint):
             if other.components and len(other.refusals) < len(found.refusals):
-                return _told(other, why), other_seen, True
+                found, seen = other, other_seen
             break
-        why |= {part.name: failed[name] for name in failed for part in joint[name]}
+        own = {part.name: failed[name] for name in failed for part in joint[name]}
+        why |= {name: reason for name, reason in own.items() if name in parts}
         joint = _without(joint, kept)
-    return _told(found, why), seen, True
+    refusals = {
+        name: f"{reason}; {why[name]}"
+        if name in why and name not in parts
+        else why.get(name, reason)
+        for name, reason in found.refusals.items()
+    }
+    return replace(found, refusals=refusals), seen, True
 
 
 def _without(joint: Joint, kept: Collection[str]) -> Joint:
@@ -101,12 +108,6 @@ def _without(joint: Joint, kept: Collection[str]) -> Joint:
         if name in kept and len(parts) == 1 and parts[0].weights in shared
     }
     return several | alone
-
-
-def _told(structure: Structure, why: dict[str, str]) -> Structure:
-    """Say why labels that data depend on together are refused, where they are."""
-    own = {name: reason for name, reason in why.items() if name in structure.refusals}
-    return replace(structure, refusals=structure.refusals | own)
 
 
 def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, Model]:

@@ -392,8 +392,8 @@ def of_another():
 
 def in_one_place(n=T * S):
     """Where two combinations of labels of two objects do something together."""
-    one = pm.Categorical("cluster", p=np.full(n, 1 / n), shape=N)
-    two = pm.Categorical("part", p=np.full(2, 1 / 2), shape=N)
+    one = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(n)), shape=N)
+    two = pm.Categorical("part", p=pm.Dirichlet("within", np.ones(2)), shape=N)
     mean = pt.constant(np.arange(2.0 * n).reshape(n, 2))[one, two]
     both = pt.eq(one[0], n - 1) * pt.eq(two[0], 1) * pt.eq(one[1], n - 2) * pt.eq(two[1], 1)
     pm.Normal("x", pt.set_subtensor(mean[1], mean[1] + 0.1 * both), 1.0, observed=VALUES)
@@ -447,7 +447,7 @@ _OF_SEVERAL = r"\[\d\] depends on the labels of more than one object"
     [
         (shifted, f"'x'{_OF_SEVERAL}"),
         (of_another, f"\"weights of 'part'\"{_OF_SEVERAL}"),
-        (in_one_place, f"'x'{_OF_SEVERAL}"),
+        (in_one_place, "'x' depends on 'cluster', 'part': it depends on the labels of more than"),
         (summed, "'total' depends on the labels of more than one object"),
         (of_other_sizes, "'x' depends on 'column', 'row': it depends on the labels of more than"),
         (of_too_many, "'row', 'column' together, expected at most 256 .*; found 1,056"),
