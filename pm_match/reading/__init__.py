@@ -73,7 +73,10 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
     if not binary and structure.empty and not structure.refusals:
         return structure, first.model, False
     found, seen = _with_own_weights(first, structure)
-    joint, why = together(first.context, found.refusals.keys(), first.known)
+    # Evidence about combinations of labels is of no kind that integrates anything out.
+    tables = any(kind.last for kind in first.kinds)
+    refused = found.refusals.keys() if tables else set()
+    joint, why = together(first.context, refused, first.known)
     # What readers of parts say of assignments that are none of theirs is not all there is to say.
     parts = {name: reason for name, reason in found.refusals.items() if name in first.taken}
     while joint:
