@@ -24,7 +24,7 @@ _SEVERAL = (
 # Tables of log densities have at most so many: half a gigabyte, of which reading holds a few.
 MOST_CELLS = 2**25
 # Random labels at which they are held against the table: entries, and rows of labels, at a point.
-_RANDOM_CELLS, _MOST_ROWS = 2**20, 128
+_RANDOM_CELLS, _MOST_ROWS = 2**17, 128
 # Points near the start, where what the data allow is likelier than far from it.
 _NEAR = 0.3
 

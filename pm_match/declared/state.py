@@ -47,7 +47,9 @@ class LikelihoodAccess:
         if evidence.redrawn:
             own = [model[name] for rows in evidence.redrawn for name in rows.names]
             self.draw_rows = prior_draws(model, own, given(Context.of(model), own))
-        self.log_prior = value_density(model, [model[name] for name in evidence.parameters])
+        # What depends on labels itself is a factor, and counted as such.
+        own = [model[name] for name in evidence.parameters if name not in evidence.factors]
+        self.log_prior = value_density(model, own)
         self._model = weakref.ref(model)
         self._evidence = evidence
 

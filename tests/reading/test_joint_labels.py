@@ -514,6 +514,34 @@ def test_labels_that_another_part_of_the_model_depends_on_are_not_joined(write, 
         few_draws(model, init=init)
 
 
+def effect_of_both():
+    """A free variable whose prior depends on labels, as what depends on it does."""
+    cluster = pm.Categorical("cluster", p=[0.4, 0.6], shape=N)
+    part = pm.Categorical("part", p=pt.constant([[0.3, 0.7], [0.8, 0.2]])[cluster])
+    effect = pm.Normal("effect", pt.constant([[-1.0, 1.0], [3.0, 0.0]])[cluster, part], 1.0)
+    pm.Normal("x", effect + 0.5 * cluster, 1.0, observed=VALUES)
+
+
+def effect_of_one():
+    cluster = pm.Categorical("cluster", p=[0.4, 0.6], shape=N)
+    pm.Normal("x", pm.Normal("effect", 1.0 * cluster, 1.0) + cluster, 1.0, observed=VALUES)
+
+
+@pytest.mark.parametrize("write", [effect_of_both, effect_of_one])
+def test_what_depends_on_labels_and_says_more_of_them_is_counted_once(write):
+    model = declared(write)
+    few_draws(model)
+    state, density = testing.collapsed_of(model), model.compile_logp()
+    (clustering,) = state.component.clusterings
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        label = rng.integers(clustering.truncation, size=N)
+        point = {"effect": rng.normal(size=N)} | clustering.assignments[0].by_variable(label)
+        state.load(point, [label])
+        found = state.log_joint() + state.log_prior(point)
+        np.testing.assert_allclose(found, density(point), rtol=1e-10)
+
+
 def test_two_pairs_of_labels():
     def write():
         parts_of_clusters()
