@@ -293,8 +293,9 @@ class _Reading:
             for rows in reader.find():
                 for name in rows.names:
                     found.setdefault(name, []).append((part.title, rows))
-                    lengths = np.delete(self.context.shapes[name], rows.axis or ())
-                    several |= {name} if elsewhere & {*lengths.tolist()} else set()
+                    shape = enumerate(self.context.shapes[name])
+                    if any(axis != rows.axis and n in elsewhere for axis, n in shape):
+                        several.add(name)
         several |= {name for name, own in found.items() if len(own) > 1}
         alone = dict.fromkeys(own[0] for name, own in found.items() if name not in several)
         return [*alone], sorted(several)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pymc.model.core import Model
 
 from pm_match.numerics.garbage import uncollected
-from pm_match.reading.joint_labels import as_declared, entangled, together, with_joint_labels
+from pm_match.reading.joint_labels import as_declared, entangled, together
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
@@ -80,7 +80,8 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
     # What readers of parts say of assignments that are none of theirs is not all there is to say.
     parts = {name: reason for name, reason in found.refusals.items() if name in first.taken}
     while joint:
-        reader = Reader(with_joint_labels(first.context, joint), first.known, joint)
+        members = {name: [part.name for part in own] for name, own in joint.items()}
+        reader = Reader(with_equal_weights(first.model, members), first.known, joint)
         other, other_seen = _with_own_weights(reader, reader.read())
         failed = {name: reason for name, reason in other.refusals.items() if name in joint}
         kept = joint.keys() - failed.keys() - entangled(other_seen, other, joint)
@@ -123,7 +124,8 @@ def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, M
     own_weights = first.own_weights - first.joint.keys()
     names = vectors(first.model, None if nothing else own_weights)
     while names:
-        reader = Reader(with_equal_weights(first.model, names), first.known, first.joint)
+        alone = {name: [name] for name in names}
+        reader = Reader(with_equal_weights(first.model, alone), first.known, first.joint)
         found = reader.read()
         if found.components and (nothing or len(found.refusals) < len(structure.refusals)):
             served = {

@@ -7,16 +7,14 @@ same joint density is read as that of one assignment to all combinations of labe
 .. math:: l_n = (s_n, t_n), \quad p(l_n) = \frac{1}{S T}
 
 and of a potential for every object and assignment, such as :math:`\log p_{n s_n} + \log S`, which
-is evidence about the combination like any other.
+is evidence about the combination like any other (see `own_weights`).
 """
 
 from collections.abc import Collection
 from dataclasses import replace
-from math import log, prod
+from math import prod
 
 import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV, DirichletRV
@@ -25,9 +23,8 @@ from pm_match.reading.ancestry import RV, Ancestry, connected, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.known_labels import Known
 from pm_match.reading.links import read_pairs
-from pm_match.reading.own_weights import WEIGHTS_OF
+from pm_match.reading.own_weights import n_labels
 from pm_match.reading.parts import Joint, LabelPart, Structure
-from pm_match.reading.with_assignments import with_assignments
 
 # Combinations of labels that an object may have.
 _MOST = 256
@@ -62,26 +59,19 @@ def together(
         for _, members in connected({rv: data[rv] for rv in every if rv.name in refused})
         if len(members) > 1 and len({context.shapes[rv.name] for rv in members}) == 1
     ]
-    p = context.at([parameters(rv)[0] for rv in every])(context.start)
-    sizes = {rv: own.shape[-1] for rv, own in zip(every, p, strict=True)}
+    sizes = {rv: n_labels(context, rv) for rv in every}
     parents = context.ancestry.parents
     joint: list[list[RV]] = []
     why: dict[str, str] = {}
     for members in groups:
-        n = prod(sizes[rv] for rv in members)
         held = [rv.name for rv in members if rv.name in known or rv in linked]
         short = [own.name for rv in members for own in parents[rv] if own.dtype == "float32"]
-        if held:
-            reason = f"{_list(held)}: expected neither links nor observed labels there"
-        elif n > _MOST:
-            reason = f"expected at most {_MOST} combinations of labels; found {n:,}"
-        elif short:
-            reason = f"{_list(short[:1])} is float32; expected float64 (PyTensor's floatX)"
+        reason = _reason(held, prod(sizes[rv] for rv in members), short)
+        names = [rv.name for rv in members]
+        if reason:
+            why |= dict.fromkeys(names, f"data depend on {_list(names)} together, {reason}")
         else:
             joint.append(members)
-            continue
-        names = [rv.name for rv in members]
-        why |= dict.fromkeys(names, f"data depend on {_list(names)} together, {reason}")
     weights = {rv: _weights(context, rv) for rv in every}
     taken = {rv for members in joint for rv in members}
     shared = {weights[rv] for rv in taken if weights[rv]}
@@ -97,6 +87,15 @@ def together(
             for rv in members
         )
     return found, why
+
+
+def _reason(held: list[str], n: int, short: list[str]) -> str:
+    """Say why labels that are held, or have `n` combinations, are not joined; empty if they are."""
+    if held:
+        return f"{_list(held)}: expected neither links nor observed labels there"
+    if n > _MOST:
+        return f"expected at most {_MOST} combinations of labels; found {n:,}"
+    return f"{_list(short[:1])} is float32; expected float64 (PyTensor's floatX)" if short else ""
 
 
 def _list(names: Collection[str]) -> str:
@@ -117,23 +116,6 @@ def _weights(context: Context, rv: RV) -> str:
     p, weights = context.at([parameters(rv)[0], own])(point)
     same = p.shape[-1:] == weights.shape and np.allclose(p, weights, rtol=1e-6, atol=1e-12)
     return own.name if same else ""
-
-
-def with_joint_labels(context: Context, joint: Joint) -> Model:
-    """Return a model with the same joint density, in which some assignments are one."""
-    model = context.model
-    whole, places, terms = {}, {}, {}
-    for name, parts in joint.items():
-        sizes = [part.n_labels for part in parts]
-        n, shape = prod(sizes), context.shapes[parts[0].name]
-        labels = whole[name] = pm.Categorical.dist(p=np.full(n, 1.0 / n), shape=shape)
-        labels.name = name
-        for part, own in zip(parts, np.unravel_index(np.arange(n), sizes), strict=True):
-            rv = model[part.name]
-            # Looked up: PyTensor has no vectorised division of whole numbers.
-            places[part.name] = pt.constant(own.astype(rv.dtype))[labels]
-            terms[f"{WEIGHTS_OF}{part.name!r}"] = pm.logp(rv, rv) + log(part.n_labels)
-    return with_assignments(model, whole, terms, places)
 
 
 def entangled(model: Model, structure: Structure, joint: Joint) -> set[str]:

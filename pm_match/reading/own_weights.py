@@ -9,15 +9,16 @@ over equal weights, and of a potential
 for every object, which is evidence about its label like any other.
 """
 
-from collections.abc import Collection
-from math import log
+from collections.abc import Collection, Mapping, Sequence
+from math import log, prod
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
-from pm_match.reading.ancestry import parameters
+from pm_match.reading.ancestry import RV, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.with_assignments import with_assignments
 
@@ -25,20 +26,35 @@ from pm_match.reading.with_assignments import with_assignments
 WEIGHTS_OF = "weights of "
 
 
-def with_equal_weights(model: Model, names: Collection[str]) -> Model:
-    """Return a model with the same joint density, in which some assignments have equal weights."""
+def with_equal_weights(model: Model, groups: Mapping[str, Sequence[str]]) -> Model:
+    """Return a model with the same joint density, in which some assignments have equal weights.
+
+    `groups`: an assignment by its own name; or several whose labels are combined to those of one
+    assignment (see `joint_labels`), by the name of that. The labels of the last change first.
+    """
     context = Context.of(model)
-    whole, terms = {}, {}
-    for name in names:
-        rv, n_labels = model[name], 2
-        if isinstance(rv.owner.op, CategoricalRV):
-            (p,) = context.at([parameters(rv)[0]])(context.start)
-            n_labels = p.shape[-1]
-        equal = np.full(n_labels, 1.0 / n_labels)
-        whole[name] = pm.Categorical.dist(p=equal, shape=context.shapes[name], dtype=rv.dtype)
-        whole[name].name = name
-        terms[f"{WEIGHTS_OF}{name!r}"] = pm.logp(rv, rv) + log(n_labels)
-    return with_assignments(model, whole, terms)
+    whole, places, terms = {}, {}, {}
+    for name, members in groups.items():
+        rvs = [model[own] for own in members]
+        sizes = [n_labels(context, rv) for rv in rvs]
+        n, dtype = prod(sizes), rvs[0].dtype if len(rvs) == 1 else "int64"
+        equal, shape = np.full(n, 1.0 / n), context.shapes[rvs[0].name]
+        labels = whole[name] = pm.Categorical.dist(p=equal, shape=shape, dtype=dtype)
+        labels.name = name
+        for rv, size, own in zip(rvs, sizes, np.unravel_index(np.arange(n), sizes), strict=True):
+            # Looked up: PyTensor has no vectorised division of whole numbers.
+            one = labels if len(rvs) == 1 else pt.constant(own.astype(rv.dtype))[labels]
+            places[rv.name] = one
+            terms[f"{WEIGHTS_OF}{rv.name!r}"] = pm.logp(rv, rv) + log(size)
+    return with_assignments(model, whole, terms, places)
+
+
+def n_labels(context: Context, rv: RV) -> int:
+    """Return how many labels an assignment has."""
+    if not isinstance(rv.owner.op, CategoricalRV):
+        return 2
+    (p,) = context.at([parameters(rv)[0]])(context.start)
+    return p.shape[-1]
 
 
 def vectors(model: Model, names: Collection[str] | None = None) -> list[str]:

@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 import pm_match as pmm
 from pm_match import testing
 from pm_match.reading import UnservedModelError, as_read, read
+from tests.declared.few_draws import declared, few_draws
 
 N, T, S = 5, 2, 3
 RNG = np.random.default_rng(7)
@@ -91,6 +92,14 @@ def over_rows_of_weights():
     pm.Normal("x", mean, 1.0, observed=VALUES)
 
 
+def over_constants():
+    """Two domains over known weights, with parameters in common."""
+    effect, other = pm.Normal("effect", shape=S), pm.Normal("other", shape=S)
+    for name in "ab":
+        z, s = (pm.Categorical(f"{own}_{name}", p=np.full(S, 1 / S), shape=N) for own in "zs")
+        pm.Normal(f"x_{name}", effect[z] + other[s], 1.0, observed=VALUES)
+
+
 def over_sums_of_weights():
     weights = pm.Dirichlet("weights", np.ones(S))
     a = pm.Categorical("a", p=weights, shape=N)
@@ -120,27 +129,6 @@ SERVED = [
     over_sums_of_weights,
     over_known_weights,
 ]
-
-
-def declared(write, **options) -> pm.Model:
-    with pm.Model(**options) as model:
-        write()
-    return model
-
-
-def few_draws(model, draws=6, tune=4, chains=1, **options):
-    """Sample without a word, and not to be judged."""
-    return pmm.sample(
-        draws,
-        tune=tune,
-        chains=chains,
-        model=model,
-        random_seed=0,
-        progressbar=False,
-        quiet=True,
-        compute_convergence_checks=False,
-        **options,
-    )
 
 
 @pytest.mark.parametrize("write", SERVED)
@@ -263,6 +251,7 @@ def test_clusters_are_one_set_in_all_domains(write):
         (crossed, {"rows": ["row"], "columns": ["column"]}),
         (regression_above, {"clusters of cluster": ["cluster"]}),
         (over_rows_of_weights, {"clusters of a": ["a"], "clusters of b": ["b"]}),
+        (over_constants, {"clusters of z_a": ["z_a", "z_b"], "clusters of s_a": ["s_a", "s_b"]}),
         (over_sums_of_weights, {"weights": ["a"], "clusters of b": ["b"]}),
     ],
 )
@@ -275,6 +264,9 @@ def test_parameters_go_with_the_clusters_that_they_are_of():
     assert data["effect"].attrs["clusters_of"] == "rows"
     assert data["other"].attrs["clusters_of"] == "columns"
     assert "clusters_of" not in few_draws(declared(parts_of_clusters)).posterior["mean"].attrs
+    # However many labels there are of the others.
+    (evidence,) = read(declared(over_constants)).evidence
+    assert evidence.of_parts == {"effect": "clusters of z_a", "other": "clusters of s_a"}
 
 
 COORDS = {"c": range(T), "s": range(S), "cells": range(T * S)}

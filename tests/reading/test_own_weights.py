@@ -9,6 +9,7 @@ from scipy import integrate, stats
 import pm_match as pmm
 from pm_match import testing
 from pm_match.reading import UnservedModelError, as_read, read
+from tests.declared.few_draws import declared, few_draws
 
 N, T = 6, 3
 RNG = np.random.default_rng(3)
@@ -82,27 +83,6 @@ SERVED = [
     logistic,
     some_known,
 ]
-
-
-def declared(write) -> pm.Model:
-    with pm.Model() as model:
-        write()
-    return model
-
-
-def few_draws(model, draws=20, tune=20, chains=1, **options):
-    """Sample without a word, and not to be judged."""
-    return pmm.sample(
-        draws,
-        tune=tune,
-        chains=chains,
-        model=model,
-        random_seed=0,
-        progressbar=False,
-        quiet=True,
-        compute_convergence_checks=False,
-        **options,
-    )
 
 
 @pytest.mark.parametrize("write", SERVED)
