@@ -264,6 +264,8 @@ def test_parameters_go_with_the_clusters_that_they_are_of():
     assert data["effect"].attrs["clusters_of"] == "rows"
     assert data["other"].attrs["clusters_of"] == "columns"
     assert "clusters_of" not in few_draws(declared(parts_of_clusters)).posterior["mean"].attrs
+    # The parts' axis would be left as it is.
+    assert "clusters_of" not in few_draws(declared(shared_parts)).posterior["within"].attrs
     # However many labels there are of the others.
     (evidence,) = read(declared(over_constants)).evidence
     assert evidence.of_parts == {"effect": "clusters of z_a", "other": "clusters of s_a"}
@@ -326,14 +328,15 @@ def test_other_names_of_clusters_leave_the_density_alone(write):
     assert n_changed
 
 
-def test_rows_of_combinations_cannot_be_given_other_names():
+@pytest.mark.parametrize("options", [{}, {"name": "named"}])
+def test_rows_of_combinations_cannot_be_given_other_names(options):
     def flat():
         cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=N)
         part = pm.Categorical("part", p=pm.Dirichlet("within", np.ones(S)), shape=N)
         mean = pm.Normal("mean", shape=T * S)[cluster * S + part]
         pm.StudentT("x", nu=5.0, mu=mean, sigma=1.0, observed=VALUES)
 
-    data = few_draws(declared(flat))
+    data = few_draws(declared(flat, **options))
     labels = pmm.partition_estimate(data)
     with pytest.raises(ValueError, match=r"found 'mean', whose rows are of combinations of labels"):
         pmm.relabel(data, labels)
