@@ -13,14 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 from pymc.distributions.distribution import PartialObservedRV
-from pymc.logprob.transforms import LogOddsTransform, LogTransform, SimplexTransform
-from pytensor.tensor.random.basic import (
-    BetaRV,
-    CategoricalRV,
-    DirichletRV,
-    GammaRV,
-    NormalRV,
-)
+from pytensor.tensor.random.basic import CategoricalRV
 
 from pm_match.columns.conjugate import (
     BetaPrior,
@@ -32,6 +25,7 @@ from pm_match.columns.conjugate import (
 from pm_match.columns.families import FAMILIES, Family
 from pm_match.columns.parts import Cells, Columns, Missing, RowLayout
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL
+from pm_match.reading import laws
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
@@ -39,13 +33,13 @@ from pm_match.reading.densities import DensityCheck
 from pm_match.reading.owners import binary_digits, from_digits
 from pm_match.reading.probe import compiled, stand_in
 
-# The distribution of each parameter, and the transform that it may have.
-_DECLARED: dict[type, tuple[tuple[type, tuple[type, ...]], ...]] = {
-    GammaPrior: ((GammaRV, (LogTransform,)),),
-    BetaPrior: ((BetaRV, (LogOddsTransform,)),),
-    DirichletPrior: ((DirichletRV, (SimplexTransform,)),),
-    NormalPrior: ((NormalRV, ()),),
-    NormalGammaPrior: ((NormalRV, ()), (GammaRV, (LogTransform,))),
+# The laws of the parameters that each conjugate prior is of.
+_DECLARED: dict[type, tuple[laws.Law, ...]] = {
+    GammaPrior: (laws.GAMMA,),
+    BetaPrior: (laws.BETA,),
+    DirichletPrior: (laws.DIRICHLET,),
+    NormalPrior: (laws.NORMAL,),
+    NormalGammaPrior: (laws.NORMAL, laws.GAMMA),
 }
 _SEED = 20130713
 # PyMC has some constants in single precision.
@@ -135,8 +129,8 @@ def _look(context: Context, rv: RV) -> Reading:
     assignment, family, theta, noise = _declared(context, rv)
     if len(context.shapes[assignment.name]) != 1:
         raise _Other(f"{assignment.name!r} is no vector of labels")
-    for own, (_, transforms) in zip(theta, _DECLARED[type(family.prior)], strict=True):
-        _check_parameter(context, own, theta, family, transforms)
+    for own, law in zip(theta, _DECLARED[type(family.prior)], strict=True):
+        _check_parameter(context, own, theta, family, law.transform(own))
     read = _cell_reader(context, rv, assignment, family, theta)
     vector, whole = family.prior.vector, context.shapes[theta[0].name]
     row = whole[1:-1] if vector else whole[1:]
@@ -200,14 +194,14 @@ def _declared(context: Context, rv: RV) -> tuple[RV, Family, tuple[RV, ...], RV 
         raise _Other(f"{rv.name!r} depends on {names(parents)}; expected one assignment")
     (assignment,) = assignments
     families = [family for family in FAMILIES if family.name == kind(rv)]
-    expected = _DECLARED[type(families[0].prior)][0][0]
-    found = [p for p in free if isinstance(p.owner.op, expected)]
+    law = _DECLARED[type(families[0].prior)][0]
+    found = [p for p in free if law.has(p)]
     if families[0].prior.code == NORMAL:
         return assignment, *_declared_normal(context, rv, assignment, families)
     if len(found) != 1 or len(parents) != 2:
         raise _Other(
             f"{rv.name!r} depends on {names(parents)}; expected one assignment, and one "
-            f"{expected.__name__.removesuffix('RV')} variable, its conjugate prior"
+            f"{law.name} variable, its conjugate prior"
         )
     return assignment, families[0], (found[0],), None
 
@@ -216,7 +210,7 @@ def _declared_normal(context: Context, rv: RV, assignment: RV, families: Sequenc
     """Find the mean of a normal variable, its precision if that has a prior, or its noise."""
     ancestry = context.ancestry
     centre, width = ancestry.of([mean(rv)]), ancestry.of([scale(rv)])
-    means = [p for p in centre if isinstance(p.owner.op, NormalRV) and p in context.model.free_RVs]
+    means = [p for p in centre if laws.NORMAL.has(p) and p in context.model.free_RVs]
     if len(means) != 1 or centre != {assignment, means[0]}:
         raise _Other(
             f"the mean of {rv.name!r} depends on {names(centre)}; expected one assignment, and one "
@@ -229,7 +223,7 @@ def _declared_normal(context: Context, rv: RV, assignment: RV, families: Sequenc
         if context.discrete([scale(rv)]) or means[0] in width:
             raise _Other(f"the noise of {rv.name!r} depends on {names(width)}")
         return families[0], (means[0],), scale(rv) if width else None
-    precisions = [p for p in width if isinstance(p.owner.op, GammaRV)]
+    precisions = [p for p in width if laws.GAMMA.has(p)]
     if len(precisions) != 1 or width != {assignment, precisions[0]}:
         raise _Other(
             f"the noise of {rv.name!r} depends on {names(width)}; expected it to be known, or one "
@@ -510,7 +504,8 @@ def _hyper_function(context: Context, theta: Sequence[RV], family: Family, check
     prior, shape = family.prior, context.shapes[theta[0].name]
     first, vector, row = theta[0], prior.vector, shape[1:]
     if prior.code == DIRICHLET:
-        graphs = parameters(first)[: 1 if vector else 2]
+        (law,) = _DECLARED[type(prior)]
+        graphs = law.arguments(first)[: 1 if vector else 2]
         reads = [context.prior(graphs, lambda *v: [np.broadcast_to(own, shape) for own in v])]
     elif prior.code == GAMMA:
         reads = [context.gamma_prior(first)]

@@ -4,24 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pymc.logprob.transforms import LogOddsTransform, LogTransform
-from pytensor.tensor.random.basic import BetaRV, GammaRV, NormalRV
 
 from pm_match.networks import BlockNetworkParts
 from pm_match.networks.data import PROBABILITIES, as_network, cell_numbers
 from pm_match.networks.parts import MissingCells, NetworkCells, Relation
-from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
+from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.evidence import Point
-from pm_match.reading.probe import rate
+from pm_match.reading.laws import BETA, GAMMA, NORMAL, Law
 
 # What the parameters of each family are declared with.
-_DECLARED: dict[str, tuple[tuple[type, str, tuple[type, ...]], ...]] = {
-    **dict.fromkeys(PROBABILITIES, ((BetaRV, "a Beta", (LogOddsTransform,)),)),
-    "poisson": ((GammaRV, "a Gamma", (LogTransform,)),),
-    "normal": ((NormalRV, "a Normal", ()), (GammaRV, "a Gamma", (LogTransform,))),
+_DECLARED: dict[str, tuple[Law, ...]] = {
+    **dict.fromkeys(PROBABILITIES, (BETA,)),
+    "poisson": (GAMMA,),
+    "normal": (NORMAL, GAMMA),
 }
 
 
@@ -195,16 +193,16 @@ def _check_relation(
         _check_known(networks, parts.family, values)
     free = [noise for noise, values in zip(noises, known, strict=True) if values is None]
     for declared in (parts.density, *free):
-        for rv, (op, expected, transforms) in zip(declared, _DECLARED[parts.family], strict=True):
-            if rv not in context.model.basic_RVs or not isinstance(rv.owner.op, op):
+        for rv, law in zip(declared, _DECLARED[parts.family], strict=True):
+            if rv not in context.model.basic_RVs or not law.has(rv):
                 own = rv in context.model.basic_RVs
                 raise Refusal(
                     (f"{rv.name!r}, " if rv.name else "") + f"a parameter of {names(networks)}, is "
                     f"{a_kind(rv) if own else _what(context, rv)}; "
-                    f"expected {expected}, the {parts.family} family's conjugate prior"
+                    f"expected a {law.name}, the {parts.family} family's conjugate prior"
                 )
             context.must_be_free(rv)
-            context.must_be_plain(rv, transforms)
+            context.must_be_plain(rv, law.transform(rv))
         companions = [rv for rv in declared[:-1]]
         for rv in declared:
             others = [*networks, *missing, *(companions if rv is declared[-1] else ())]
@@ -319,7 +317,7 @@ def _prior_function(context: Context, family: str, declared: tuple[RV, ...], che
     if family == "normal":
         location, precision = declared
         kappa = 1.0 / (scale(location) ** 2 * precision)
-        outputs = [mean(location), kappa, parameters(precision)[0], rate(precision)]
+        outputs = [mean(location), kappa, *GAMMA.arguments(precision)]
         read = context.at(outputs, {precision: np.ones(context.shapes[str(precision.name)])})
         priors, taus = map(read, check.points), check.natural(precision)
         moments = ((m, k * tau) for (m, k, *_), tau in zip(priors, taus, strict=True))
@@ -329,8 +327,8 @@ def _prior_function(context: Context, family: str, declared: tuple[RV, ...], che
                 f"* {precision.name}), the normal family's conjugate prior"
             )
     else:
-        first, second = parameters(declared[0])
-        read = context.at([first, rate(declared[0]) if family == "poisson" else second])
+        (law,) = _DECLARED[family]
+        read = context.at(law.arguments(declared[0]))
     if any(common(values) is None for point in check.points for values in read(point)):
         raise Refusal(
             f"the prior of {names(declared)} is not the same for all blocks; empty clusters "

@@ -17,6 +17,7 @@ from pm_match.reading.ancestry import RV, Refusal, WeightsRefusal, a_kind, names
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common
 from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
+from pm_match.reading.laws import BETA
 from pm_match.reading.links import MustLink, read_pairs
 from pm_match.reading.parts import Assignment, Clustering, Joint, LabelPart, linked_parts
 
@@ -254,13 +255,13 @@ def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | Non
         if probability in members:
             found.append((None, members))
             continue
-        if not isinstance(probability.owner.op, BetaRV):
+        if not BETA.has(probability):
             raise Refusal(
                 f"the probability {probability.name!r} of {names(members)} is "
                 f"{a_kind(probability)}; expected a Beta"
             )
         context.must_be_free(probability)
-        context.must_be_plain(probability, (LogOddsTransform,))
+        context.must_be_plain(probability, BETA.transform(probability))
         if context.shapes[probability.name] != ():
             raise Refusal(
                 f"{probability.name!r} has shape {context.shapes[probability.name]}; expected one "
@@ -404,7 +405,7 @@ def _relevance_function(context: Context, probabilities: Sequence[tuple[RV | Non
     parts = []
     for probability, flags in probabilities:
         if probability is not None:
-            read = context.at(parameters(probability))
+            read = context.at(BETA.arguments(probability))
             parts.append(
                 lambda point, read=read: np.array([*(float(v.flat[0]) for v in read(point)), 1.0])
             )

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 from pymc.model.core import Model
-from pytensor.tensor.random.basic import GammaRV
 
 from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import (
@@ -18,16 +17,15 @@ from pm_match.reading.ancestry import (
     mean,
     missing_part,
     names,
-    parameters,
     scale,
 )
+from pm_match.reading.laws import GAMMA
 from pm_match.reading.probe import (
     Reader,
     compiled,
     evaluate,
     initial_point,
     point_function,
-    rate,
     stand_in,
     uncast,
 )
@@ -169,7 +167,7 @@ class Context:
         """Make a function of a point: shape and rate of every entry of a Gamma variable."""
         shape = self.shapes[rv.name]
         return self.prior(
-            [parameters(rv)[0], rate(rv)],
+            GAMMA.arguments(rv),
             lambda a, b: (np.broadcast_to(a, shape), np.broadcast_to(b, shape)),
         )
 
@@ -285,7 +283,7 @@ class Context:
         """Whether a variable is a Gamma whose conditional steps may draw."""
         return (
             rv in self.model.free_RVs
-            and isinstance(rv.owner.op, GammaRV)
+            and GAMMA.has(rv)
             and rv.dtype == "float64"
             and isinstance(self.model.rvs_to_transforms[rv], LogTransform | None)
         )

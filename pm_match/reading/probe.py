@@ -22,11 +22,10 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.link.basic import PerformLinker
 from pytensor.link.numba.linker import NumbaLinker
-from pytensor.scalar.basic import Cast, Reciprocal
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.scalar.basic import Cast
 from pytensor.tensor.shape import Shape
 
-from pm_match.reading.ancestry import RV, scale
+from pm_match.reading.ancestry import RV
 from pm_match.reading.interpret import Interpreted, NotInterpretedError
 from pm_match.reading.kept import Kept
 from pm_match.reading.owners import binary_digits, from_digits
@@ -331,20 +330,6 @@ def _with_known_shapes(graphs: Sequence[RV]) -> list[RV]:
         and None not in found.owner.inputs[0].type.shape
     ]
     return graph_replace(list(graphs), known, strict=False)
-
-
-def rate(rv: RV) -> RV:
-    """Return the rate of a Gamma variable, as it was declared: PyTensor has the scale."""
-    return _inverse(scale(rv))
-
-
-def _inverse(variable: RV) -> RV:
-    op = variable.owner.op if variable.owner is not None else None
-    if isinstance(op, DimShuffle):
-        return op(_inverse(variable.owner.inputs[0]))
-    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Reciprocal):
-        return variable.owner.inputs[0]
-    return pt.reciprocal(variable)
 
 
 def natural_function(model: Model, names: Iterable[str]) -> Reader:
