@@ -204,7 +204,15 @@ def improper(c):
     pm.Uniform("x", 100.0 + pt.exp(rows(shape=T))[c], 200.0, observed=X[:, 0])
 
 
+def simulated(c):
+    def draw(rng, mean, size=None):
+        return rng.normal(mean, 1.0)
+
+    pm.Simulator("x", draw, rows(shape=T)[c], epsilon=1.0, observed=COUNTS[:, 0])
+
+
 REFUSED = {
+    "a random density": (simulated, "'x' is a Simulator, whose log density is random"),
     "chain of states": (chain_of_states, r"'moves'\[0\] depends on the labels of more than one"),
     "sum": (summed, "'x' depends on the labels of more than one object"),
     "two labels": (neighbours, r"'x'\[0\] depends on the labels of more than one object"),
