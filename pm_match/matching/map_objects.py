@@ -129,7 +129,7 @@ def _objects_to_map(
     elif isinstance(x, xr.DataArray) and x.ndim == 2:
         columns, object_dim = x.indexes.get(x.dims[1]), x.dims[0]
         coords = coords_along(x, object_dim)
-    values = np.asarray(x, dtype=np.float64)
+    values = np.ma.filled(np.ma.asarray(x, dtype=np.float64), np.nan)
     expected = features.indexes.get(features.dims[0])
     if values.ndim != 2:
         raise ValueError(

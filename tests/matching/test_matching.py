@@ -178,10 +178,11 @@ def test_map_objects_matches_features_by_label():
         (np.ones(8), r"objects of domain 'a': expected a 2-D table.*\(8,\)"),
         (np.ones((2, 7)), "expected 8 features; found 7"),
         (np.full((2, 8), np.nan), "expected finite values"),
+        (np.ma.masked_equal(np.eye(2, 8), 1.0), "expected finite values"),
         (pd.DataFrame(np.ones((2, 8))), r"features of the domain, each.*found \[0, 1, 2, 3, 4\]"),
         (pd.DataFrame(np.ones((2, 8)), columns=["a_0"] * 8), "each once; found one more than once"),
     ],
-    ids=["vector", "features", "nan", "labels", "duplicates"],
+    ids=["vector", "features", "nan", "masked", "labels", "duplicates"],
 )
 def test_map_objects_bad_input(x, message):
     with pytest.raises(ValueError, match=message):
