@@ -118,7 +118,8 @@ def translate(
     values = np.concatenate(found, axis=1)
     names = (f"{goal.domain}{end}" for end, _ in NUMBERS)
     whole = dict(zip(names, values, strict=True))
-    return summary_dataset(model, points, domain.name, whole, home if new is None else new)
+    objects = (home.assignment.name,) if new is None else new
+    return summary_dataset(model, points, domain.name, whole, objects)
 
 
 def _add_known(

@@ -163,6 +163,17 @@ def as_network(
     return Network(name, cells.shape, index, values, absent, unknown, cells.labels)
 
 
+def cell_exposures(
+    exposure: Sequence[NDArray[np.float64] | None], index: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the exposures (n,) of cells (n, A): products of their objects', None for ones."""
+    found = np.ones(len(index))
+    for axis, given in enumerate(exposure):
+        if given is not None:
+            found *= given[index[:, axis]]
+    return found
+
+
 def cell_numbers(shape: Sequence[int], *indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Give cells numbers in lexicographic order, so that one comparison serves all axes.
 

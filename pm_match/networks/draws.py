@@ -7,7 +7,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.networks.data import COUNTS, PROBABILITIES, cell_numbers, count_cells
+from pm_match.networks.data import (
+    COUNTS,
+    PROBABILITIES,
+    cell_exposures,
+    cell_numbers,
+    count_cells,
+)
 
 
 class Inputs(NamedTuple):
@@ -119,19 +125,25 @@ def draw_values(
     `index` (n, A): the cells; `clusters`, (N_a,) for each axis: labels of its objects; `densities`:
     that of the family, or mean and precision; `exposure`: (N_a,) or None for each axis.
     """
-    cluster = [z[index[:, axis]] for axis, z in enumerate(clusters)]
-    if symmetric:
-        cluster = [np.minimum(*cluster), np.maximum(*cluster)]
-    parameters = [theta[tuple(cluster)] for theta in densities]
+    exposed, *parameters = cell_parameters(symmetric, index, clusters, densities, exposure)
     if family == "bernoulli":
         return (rng.random(len(index)) < parameters[0]).astype(np.float64)
     if family not in COUNTS:
         return rng.normal(parameters[0], 1.0 / np.sqrt(parameters[1]))
-    exposed = np.ones(len(index))
-    for axis, given in enumerate(exposure):
-        if given is not None:
-            exposed = exposed * given[index[:, axis]]
     return _counts(rng, family, parameters[0], exposed).astype(np.float64)
+
+
+def cell_parameters(
+    symmetric: bool, index, clusters, densities, exposure
+) -> list[NDArray[np.float64]]:
+    """Return exposures (n,) of listed cells, and what their blocks have of every density.
+
+    See `draw_values`.
+    """
+    cluster = [z[index[:, axis]] for axis, z in enumerate(clusters)]
+    if symmetric:
+        cluster = [np.minimum(*cluster), np.maximum(*cluster)]
+    return [cell_exposures(exposure, index), *(theta[tuple(cluster)] for theta in densities)]
 
 
 def _all_cells(op, shape) -> NDArray[np.int64]:

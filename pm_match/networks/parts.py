@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_match.networks.data import cell_exposures
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point
 
@@ -27,6 +28,17 @@ class NetworkCells:
     exposure: tuple[NDArray[np.float64] | None, ...]
     first: tuple[int, ...]  # the number of each axis' first object in its partition
 
+    def table(self, symmetric: bool, self_loops: bool) -> NDArray[np.float64]:
+        """Return all cells, NaN where they are unknown; zeros where there can be none."""
+        found = np.full(self.shape, 0.0 if self.full else np.nan)
+        found[tuple(self.unknown.T)] = np.nan
+        found[tuple(self.index.T)] = self.values
+        if symmetric:
+            found = np.triu(found) + np.triu(found, 1).T
+        if not self_loops:
+            np.fill_diagonal(found, 0.0)
+        return found
+
     def exposures(self, axis: int) -> NDArray[np.float64]:
         """Exposures of the objects on an axis."""
         given = self.exposure[axis]
@@ -34,11 +46,7 @@ class NetworkCells:
 
     def cell_exposures(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
         """Exposures of some cells."""
-        found = np.ones(len(index))
-        for axis, given in enumerate(self.exposure):
-            if given is not None:
-                found *= given[index[:, axis]]
-        return found
+        return cell_exposures(self.exposure, index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +56,7 @@ class MissingCells:
     name: str
     network: str
     shape: tuple[int, ...]  # of the variable
+    whole: NDArray[np.float64]  # what is observed, in its shape, NaN where it is missing
     index: NDArray[np.int64]  # (C, A): the cells, in order
     symmetric: bool  # whether the upper triangle of the density is used for both
     # one for each axis, (N_a,) or None: exposures that these cells have; None for ones

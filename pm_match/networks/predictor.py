@@ -8,16 +8,24 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import type_name
+from pm_match.matching.memory import check_size
 from pm_match.networks.data import as_network
+from pm_match.networks.draws import cell_parameters
 from pm_match.networks.edges import NewCells, log_edges
+from pm_match.networks.families import densities
 from pm_match.networks.parts import NetworkCells, Relation
 from pm_match.networks.state import RelationState
-from pm_match.prediction.predictor import Place, Predictor, coords
+from pm_match.prediction.mixture import NUMBERS, Law, NormalLaw
+from pm_match.prediction.predictor import Holes, Place, Predictor, coords
+
+# What stands for no exposure in distributions that need some.
+_LEAST = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +52,7 @@ class RelationPredictor(Predictor):
 
     def __init__(self, model: Model, relation: Relation, state: RelationState):
         self.relation, self._state = relation, state
+        self._index: dict[str, NDArray[np.int64]] = {}  # unknown cells (C, A), by network
 
     def observed(self, place: Place) -> list[str]:
         """Names of the networks with an axis of the assignment's objects."""
@@ -88,8 +97,8 @@ class RelationPredictor(Predictor):
         return NewEdges(axis, forward, backward), labels
 
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
-        """Keep the labels: the state is at the draw already."""
-        self._labels = labels
+        """Keep point and labels: the state is at the draw already."""
+        self._point, self._labels = point, labels
 
     def log_predictive(self, place: Place, seen: NewEdges) -> NDArray[np.float64]:
         """Log predictive of the cells, all densities and noise integrated out."""
@@ -103,6 +112,100 @@ class RelationPredictor(Predictor):
         found = log_edges(evidence, slot_of, seen.axis, forward, backward, noisy)
         constants = [cells.constant(evidence.family) for cells in (*seen.forward, *seen.backward)]
         return found + np.add.reduce(constants)[:, None]
+
+    # -- unknown cells ----------------------------------------------------------------------------
+
+    def holes(self, place: Place, seen: NewEdges | None = None) -> list[Holes]:
+        """Give the networks with unknown cells whose first axis is the assignment's objects.
+
+        What is shown of a network is a matrix; of a variable with missing cells, its own shape.
+        """
+        if seen is not None:
+            return []
+        found, relation = [], self.relation
+        for name, cells in relation.networks.items():
+            if _axis_of(place, relation, cells) != 0:
+                continue
+            missing = [own for own in relation.missing if own.network == name]
+            if missing:
+                given = missing[0].whole, self._law, NUMBERS, False
+                found.append(Holes(name, name, *given))
+            elif len(cells.unknown) or not cells.full:
+                found += self._unknown(place, name, cells)
+        return found
+
+    def _unknown(self, place: Place, name: str, cells: NetworkCells) -> list[Holes]:
+        """Describe the unknown cells of a network: none if all are known after all."""
+        symmetric = self.relation.symmetric
+        check_size(f"the cells of network {name!r},", (3, *cells.shape), "Predict fewer")
+        table = cells.table(symmetric, self.relation.self_loops or not self.relation.one_mode)
+        unknown = np.isnan(np.triu(table) if symmetric else table)
+        index = np.argwhere(unknown)
+        if not len(index):
+            return []
+        self._index[name] = index
+
+        def whole(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            shown = table.copy()
+            shown[tuple(index.T)] = values
+            if symmetric:
+                shown[tuple(index.T[::-1])] = values
+            return shown
+
+        axes = tuple(_assignment(place, self.relation, cells, n) for n in range(table.ndim))
+        values = np.full(len(index), np.nan)
+        return [Holes(name, name, values, self._law, axes=axes, whole=whole)]
+
+    def _law(self, parameters: NDArray[np.float64]) -> Law:
+        """Make the distributions of cells from exposures and densities (C, M, h)."""
+        exposure, *density = np.moveaxis(parameters, -1, 0)
+        match self.relation.family:
+            case "bernoulli":
+                return Law(scipy.stats.bernoulli, *density)
+            case "poisson":
+                return Law(scipy.stats.poisson, exposure * density[0])
+            case "negative-binomial":
+                # Without exposure it is zero.
+                return Law(scipy.stats.nbinom, np.maximum(exposure, _LEAST), *density)
+        return NormalLaw(density[0], density[1] ** -0.5)
+
+    def of_missing(
+        self, rng: np.random.Generator, place: Place, holes: Holes, wanted: slice
+    ) -> NDArray[np.float64]:
+        """Draw the densities of unknown cells from their conditional given the labels."""
+        relation, (site, evidence) = self.relation, (self._state.site, self._state.evidence)
+        cells = relation.networks[holes.variable]
+        missing = [own for own in relation.missing if own.network == holes.variable]
+        index = (missing[0].index if missing else self._index[holes.variable])[wanted]
+        exposure = missing[0].exposure if missing else cells.exposure
+        slot_of = [site.slot_of(axis) for axis in relation.axes]
+        drawn = densities(relation.family, evidence.draw(rng, slot_of))
+        if noise := self._noise(rng):
+            # The last is that of irrelevant objects, whose label is -1.
+            drawn = [
+                np.pad(theta, (0, 1), constant_values=float(phi))
+                for theta, phi in zip(drawn, noise, strict=True)
+            ]
+        labels = [
+            self._labels[home][first:][:n]
+            for home, first, n in zip(relation.axes, cells.first, cells.shape, strict=True)
+        ]
+        clusters = [
+            np.where(own < 0, size - 1, own)
+            for own, size in zip(labels, drawn[0].shape, strict=True)
+        ]
+        found = cell_parameters(relation.symmetric, index, clusters, drawn, exposure)
+        return np.stack(found, axis=-1)
+
+    def _noise(self, rng: np.random.Generator) -> list[NDArray[np.float64]]:
+        """Draw the parameters of noise, or return them if they are known; none without noise."""
+        prior = self.relation.prior(self._point)[1]
+        if self.relation.noise:
+            return densities(self.relation.family, self._state.evidence.draw_noise(rng))
+        if prior is None:
+            return []
+        known = prior[::2] if self.relation.family == "normal" else prior[:1]
+        return [np.asarray(value) for value in known]
 
     def _sums(self, sides: Sequence[NewCells]) -> NDArray[np.float64] | None:
         """Sum the cells of new objects in all networks of a relation."""
@@ -124,6 +227,12 @@ def _axis_of(place: Place, relation: Relation, cells: NetworkCells) -> int | Non
         if home == place.clustering and first == place.first:
             return axis
     return None
+
+
+def _assignment(place: Place, relation: Relation, cells: NetworkCells, axis: int) -> str:
+    """Return the name of the assignment whose objects are on a network's axis."""
+    slices = place.component.clusterings[relation.axes[axis]].slices
+    return next(name for name, own in slices.items() if own.start == cells.first[axis])
 
 
 def _cells(model: Model, place: Place, relation: Relation, name: str, axis: int, observed: Any):
@@ -176,9 +285,7 @@ def _other_labels(model: Model, place: Place, relation: Relation, cells, others)
     """Labels of the objects on a network's other axes, None where they have none."""
     found = []
     for axis in others:
-        clustering = place.component.clusterings[relation.axes[axis]]
-        starts = {where.start: name for name, where in clustering.slices.items()}
-        own = coords(model, starts[cells.first[axis]], 0)
+        own = coords(model, _assignment(place, relation, cells, axis), 0)
         found.append(None if own is None else pd.Index(own))
     return found
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pm_match.networks import BlockNetworkParts
 from pm_match.networks.data import PROBABILITIES, as_network, cell_numbers
@@ -111,6 +112,7 @@ class RelationCandidate:
         def prior(point: Point):
             return priors[0](point), priors[1](point) if noise else None
 
+        seen = {context.whole_name(rv): rv for rv in networks}
         return Relation(
             family=parts.family,
             density=tuple(str(rv.name) for rv in parts.density),
@@ -124,6 +126,7 @@ class RelationCandidate:
                     rv.name,
                     context.whole_name(rv),
                     context.shapes[rv.name],
+                    _whole(context, seen[context.whole_name(rv)]),
                     p.cells,
                     p.symmetric,
                     p.exposure,
@@ -136,6 +139,13 @@ class RelationCandidate:
             self_loops=parts.self_loops,
             prior=prior,
         )
+
+
+def _whole(context: Context, rv: RV) -> NDArray[np.float64]:
+    """Return the values of a variable that is observed in part, NaN where it is not."""
+    values = context.observed([rv])
+    order = context.order(rv, values.shape)
+    return np.where(order < 0, np.nan, values.ravel()[np.maximum(order, 0)])
 
 
 def relation_candidates(

@@ -46,9 +46,11 @@ def impute(
     (eq. 23–26 of Iwata, Hirao & Ueda 2016). Independent columns have the distribution that they are
     declared with, with parameters that are drawn from their conditional in each draw; so have
     vectors of normal clusters, but new ones are t: parameters are integrated out, or, where
-    precisions have factors, these are, and parameters are those of the draw. Mean and
-    quantiles are those of the mixture, so that they are steadier than those of the recorded draws
-    ``<name>_unobserved``, which say the same.
+    precisions have factors, these are, and parameters are those of the draw. Unknown cells of
+    networks have the family of the network, with the drawn density of their block: their means
+    predict links; those of new objects are not predicted. Mean and quantiles are those of the
+    mixture, so that they are steadier than those of the recorded draws ``<name>_unobserved``, which
+    say the same.
 
     Parameters
     ----------
@@ -73,8 +75,9 @@ def impute(
     Returns
     -------
     Dataset
-        For every domain with features, and for every variable with columns, ``<name>``,
-        ``<name>_lower`` and ``<name>_upper``, in its shape: mean and ends of the interval where a
+        For every domain with features, every variable with columns, and every network, ``<name>``,
+        ``<name>_lower`` and ``<name>_upper``, in its shape (networks as matrices; of two axes with
+        the same objects, the second's dim ends in "_other"): mean and ends of the interval where a
         value is missing, and the value itself where it is not. For categories ``<name>``, the most
         probable one, and ``<name>_probability``.
 
@@ -84,6 +87,9 @@ def impute(
         As `assign`.
     ValueError
         If there are no missing values in the data, or they cannot be predicted; and as `assign`.
+    MemoryError
+        If the matrix of a network would take more than 4 GiB (or what the environment variable
+        ``PM_MATCH_MEMORY`` says).
 
     Examples
     --------
@@ -101,7 +107,7 @@ def impute(
     if new_data is None:
         for place, predictive, predictor, holes in _with_missing(model, points, var_names):
             blocks = _of_data(rng, points, predictive, predictor, place, holes, levels, progressbar)
-            objects = place if holes.by_object else None
+            objects = holes.axes or ((place.assignment.name,) if holes.by_object else ())
             found.append(summary_dataset(model, points, holes.variable, blocks, objects))
         return xr.merge(found)
     if var_names is not None:
@@ -184,7 +190,7 @@ def _of_data(
         law = holes.law(np.stack([predictor.of_missing(rng, place, holes, wanted) for _ in draws]))
         for table, own in zip(whole.values(), law.summaries(weight, levels), strict=True):
             table.ravel()[missing[wanted]] = own
-    return whole
+    return {name: holes.whole(table) for name, table in whole.items()}
 
 
 def _known(holes: Holes) -> dict[str, NDArray[np.float64]]:

@@ -115,6 +115,10 @@ class Holes:
         What is said of each: `mixture.NUMBERS` or `mixture.CATEGORIES`.
     by_object : bool
         Whether the first axis is of objects.
+    axes : tuple of str
+        Of tables that `whole` makes, the assignment whose objects each axis is of.
+    whole : callable
+        From what is said of the values to the table that is shown. Default: it is that table.
     """
 
     name: str
@@ -123,6 +127,8 @@ class Holes:
     law: Callable[[NDArray[np.float64]], Law | CategoryLaw]
     summarised: tuple[tuple[str, float | None], ...] = NUMBERS
     by_object: bool = True
+    axes: tuple[str, ...] = ()
+    whole: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray
 
 
 class Predictor:

@@ -1,6 +1,6 @@
 """Values, their intervals and the like, in the shape of the table that they belong to."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,18 @@ from pymc.model.core import Model
 
 from pm_match.matching.draws import coords_along
 from pm_match.prediction.points import RecordedPoints
-from pm_match.prediction.predictor import NewObjects, Place
+from pm_match.prediction.predictor import NewObjects
 
 
 def object_axis(
-    points: RecordedPoints, objects: Place | NewObjects
+    points: RecordedPoints, objects: str | NewObjects
 ) -> tuple[Hashable, dict[Any, Any]]:
-    """Return the dim of a domain's own objects, or of new ones, and its coordinates."""
-    place = objects.place if isinstance(objects, NewObjects) else objects
-    variable = points.posterior[place.assignment.name]
-    dim = points.object_dim(place.assignment.name)
+    """Return the dim of an assignment's objects, or of new ones, and its coordinates."""
     if isinstance(objects, NewObjects):
-        return f"{dim}_new", {f"{dim}_new": objects.labels}
-    return dim, coords_along(variable, dim)
+        name = f"{points.object_dim(objects.place.assignment.name)}_new"
+        return name, {name: objects.labels}
+    dim = points.object_dim(objects)
+    return dim, coords_along(points.posterior[objects], dim)
 
 
 def summary_dataset(
@@ -30,25 +29,30 @@ def summary_dataset(
     points: RecordedPoints,
     variable: str,
     values: Mapping[str, NDArray],
-    objects: Place | NewObjects | None,
+    objects: NewObjects | Sequence[str],
 ) -> xr.Dataset:
     """Put what is said of a variable's values into a Dataset.
 
     `variable`: an observed variable; `values`: by the name that each gets; all of one shape, the
-    variable's but for the number of objects; `objects`: the objects of a domain, or new ones, that
-    the first axis is of; None if it is of none.
+    variable's but for the number of objects; `objects`: new ones, which the first axis is of, or
+    the assignments whose objects the first axes are of. Of two axes of the same objects, names that
+    belong to the second end in "_other".
     """
     (shape,) = {own.shape for own in values.values()}
+    first = [objects] if isinstance(objects, NewObjects) else objects
     given = model.named_vars_to_dims.get(variable) or (None,) * len(shape)
     dims: list[Any] = []
     coords: dict[Any, Any] = {}
-    for axis, (name, size) in enumerate(zip(given, shape, strict=True)):
-        if axis == 0 and objects is not None:
-            dim, own = object_axis(points, objects)
-            coords |= own
+    for axis, size in enumerate(shape):
+        if axis < len(first):
+            dim, own = object_axis(points, first[axis])
+            if dim in dims:
+                dim = f"{dim}_other"
+                own = {f"{name}_other": (dim, np.asarray(x)) for name, x in own.items()}
         else:
-            dim = f"{variable}_dim_{axis}" if name is None else name
+            dim = given[axis] or f"{variable}_dim_{axis}"
             labels = model.coords.get(dim)
-            coords[dim] = np.arange(size) if labels is None else np.asarray(labels)
+            own = {dim: np.arange(size) if labels is None else np.asarray(labels)}
+        coords |= own
         dims.append(dim)
     return xr.Dataset({key: (dims, table) for key, table in values.items()}, coords)

@@ -108,7 +108,7 @@ def network_model(
                     family=family,
                     symmetric=kind == "undirected",
                     self_loops=loops,
-                    exposure=_exposure(x.shape, kind) if exposure else None,
+                    exposure=exposures_of(x.shape, kind) if exposure else None,
                     observed=x if not r else np.roll(x, 1, axis=0),
                 )
         if features is not None:
@@ -145,7 +145,7 @@ def _parameters(name, family, first, size):
     return pm.Normal(name, np.float64(0.2), tau=np.float64(0.7) * precision, shape=size), precision
 
 
-def _exposure(shape, kind):
+def exposures_of(shape, kind):
     rng = np.random.default_rng(3)
     found = [rng.uniform(0.5, 2.0, n) for n in shape]
     return (found[0], found[0]) if kind == "undirected" else tuple(found)
