@@ -595,7 +595,7 @@ def test_two_parameters_are_of_the_same_cells():
     [
         (
             lambda: two(
-                lambda shape: pm.Uniform("density", shape=shape),
+                lambda shape: pm.Uniform("density", 0.0, 0.5, shape=shape),
                 lambda p, r, c: pm.Bernoulli("x", p[r[:, None], c], observed=EDGES),
             ),
             "'density', a parameter of 'x', is a Uniform; expected a Beta",

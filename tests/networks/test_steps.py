@@ -139,7 +139,7 @@ REFUSED = {
         r"'a' has an expression of 'z_a_0' on an axis; expected free pm.Categorical assignments",
     ),
     "density of another family": (
-        {"density": lambda: pm.Uniform("density", 0.0, 1.0, shape=(4, 4))},
+        {"density": lambda: pm.Uniform("density", 0.0, 0.5, shape=(4, 4))},
         r"'density', a parameter of 'a', 'b', is a Uniform; expected a Beta",
     ),
     "density not random": (
@@ -165,7 +165,7 @@ REFUSED = {
     ),
     "relevance differs": ({"extra": two_flags}, r"relevance of 'z_a_0' is not the same in all"),
     "share of another family": (
-        {"share": lambda t: pm.Uniform(f"share_{t}")},
+        {"share": lambda t: pm.Uniform(f"share_{t}", 0.0, 0.5)},
         r"the probability 'share_0' of 'r_a_0', 'r_b_0' is a Uniform; expected a Beta",
     ),
     "share not the probability": (
