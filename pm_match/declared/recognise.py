@@ -6,18 +6,15 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.op import RandomVariable
 
 from pm_match.declared.parts import MOST_SLICED, LabelRows, Likelihoods
 from pm_match.declared.rows import RowReader, given
-from pm_match.reading.ancestry import RV, Refusal, a_kind, names
+from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
 from pm_match.reading.label_tables import LabelDensities, lacks_transform, prior_draws
 from pm_match.reading.owners import check_owners, close, each_label, find_owners, mixed_labels
-from pm_match.reading.probe import density_graphs
 
 _SEVERAL = (
     "depends on the labels of more than one object; expected every entry of its log density to "
@@ -68,8 +65,6 @@ class LikelihoodCandidate:
         for rv in self.factors:
             _check_whole(context, rv)
         try:
-            for rv in self.factors:
-                _check_same(context, rv)
             return self._read(context, clusterings, check)
         except Refusal:
             raise
@@ -163,16 +158,6 @@ def _check_whole(context: Context, rv: RV) -> None:
         raise Refusal(
             f"{rv.name!r}{list(place) if place else ''}: expected a whole number; found "
             f"{values[place]}"
-        )
-
-
-def _check_same(context: Context, rv: RV) -> None:
-    """Refuse log densities that differ from one evaluation to the next."""
-    graph = density_graphs(context.model, [rv], sum=False)
-    if any(v.owner and isinstance(v.owner.op, RandomVariable) for v in ancestors(graph)):
-        raise Refusal(
-            f"{rv.name!r} is {a_kind(rv)}, whose log density is random; expected one that is the "
-            "same whenever it is evaluated"
         )
 
 

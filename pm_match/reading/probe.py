@@ -23,6 +23,7 @@ from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.link.basic import PerformLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scalar.basic import Cast
+from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
 
 from pm_match.reading.ancestry import RV
@@ -377,6 +378,16 @@ def density_graphs(
             return model.logp(vars=list(variables), jacobian=jacobian, sum=sum)
     found = [graphs[rv] for rv in variables]
     return pt.add(*[graph.sum() for graph in found]) if sum else found
+
+
+def random_density(model: Model, variable: RV) -> bool:
+    """Whether the log density of a variable may differ from one evaluation to the next."""
+    try:
+        graphs = density_graphs(model, [variable], sum=False)
+    except Exception:
+        # What else is wrong, others say.
+        return False
+    return any(isinstance(own.type, RandomType) for own in ancestors(graphs))
 
 
 def entered_density(model: Model, variables: Iterable[RV]) -> RV:

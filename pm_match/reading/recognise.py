@@ -22,6 +22,7 @@ from pm_match.reading.links import read_pairs
 from pm_match.reading.own_weights import WEIGHTS_OF
 from pm_match.reading.parts import Component, Joint, Part, Structure
 from pm_match.reading.priors import Conditions
+from pm_match.reading.probe import random_density
 
 _NO_KNOWN = "its labels are observed, some or all; expected free ones in a model of this kind"
 # Of random points at which priors are to be defined, one of them at least.
@@ -65,6 +66,9 @@ class Reader:
         refusals: dict[str, str] = {}
         for own in self.kinds:
             found, refused = own.parts(self.context)
+            if found and (why := max(map(self._unsteady, self.model.observed_RVs), default="")):
+                refused |= {name: why for part in found for name in part.names}
+                found = []
             for part in found:
                 named = [name for name in part.names if name in self.known]
                 refusals |= dict.fromkeys(named, _NO_KNOWN)
@@ -88,6 +92,15 @@ class Reader:
                 components.append(component)
                 notes |= dict.fromkeys(own_names, why) if why else {}
         return Structure(tuple(components), refusals, tuple(parts), notes)
+
+    def _unsteady(self, rv: RV) -> str:
+        """Say that a log density is random, if it is."""
+        if not random_density(self.model, rv):
+            return ""
+        return (
+            f"the log density of {rv.name!r} is random, as with pm.Simulator or pm.Minibatch; "
+            "expected one that is the same whenever it is evaluated"
+        )
 
     def _must_be_defined(self) -> None:
         """Refuse priors that are defined nowhere: formulas have finite results for them, too."""
@@ -307,6 +320,8 @@ class Reader:
             if not children:
                 raise Refusal(f"no observed variable depends on {assignment.name!r}")
             for rv in children:
+                if why := self._unsteady(rv):
+                    raise Refusal(why)
                 own = self._kind_of(rv)
                 if own is None:
                     reasons = [k.why_not(self.context, rv) for k in self.kinds]

@@ -212,7 +212,7 @@ def simulated(c):
 
 
 REFUSED = {
-    "a random density": (simulated, "'x' is a Simulator, whose log density is random"),
+    "a random density": (simulated, "the log density of 'x' is random, as with pm.Simulator"),
     "chain of states": (chain_of_states, r"'moves'\[0\] depends on the labels of more than one"),
     "sum": (summed, "'x' depends on the labels of more than one object"),
     "two labels": (neighbours, r"'x'\[0\] depends on the labels of more than one object"),
@@ -248,6 +248,33 @@ def test_refused_by_name(case):
     factors, message = REFUSED[case]
     with pytest.raises(pmm.UnservedModelError, match=message):
         pmm.steps(declared(factors))
+
+
+def minibatch_of_normals():
+    values = np.random.default_rng(0).normal(size=(50, 2))
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(T)), shape=N)
+        mean = pm.Normal("mean", 0.0, 3.0, shape=(T, 2))
+        batch = pm.Minibatch(values, batch_size=N)
+        pm.Normal("x", mean[cluster], 1.0, observed=batch, total_size=50)
+    return model
+
+
+def minibatch_of_factors():
+    values = np.random.default_rng(0).normal(size=(50, 3))
+    with pm.Model() as model:
+        loadings, latent = pm.Normal("loadings", shape=(3, 1)), pm.Normal("latent", shape=(N, 1))
+        batch = pm.Minibatch(values, batch_size=N)
+        tau = pm.Gamma("tau", 1.0, 1.0)
+        pm.Normal("x", latent @ loadings.T, tau=tau, observed=batch)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:total_size not provided")
+@pytest.mark.parametrize("declare", [minibatch_of_normals, minibatch_of_factors])
+def test_minibatches_are_refused(declare):
+    with pytest.raises(pmm.UnservedModelError, match=r"'x' is random, as with .* pm.Minibatch"):
+        pmm.steps(declare())
 
 
 def wide(n=40, inside=300):

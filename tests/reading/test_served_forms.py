@@ -83,7 +83,7 @@ SERVED = {
     ),
     "one array of projections": ("features", one_array_of_projections),
     "uniform probabilities": (
-        "declared",
+        "columns",
         lambda: column(lambda: pm.Uniform("p", shape=(T, M)), flags),
     ),
     "known noise of a network": ("networks", lambda: network(flags=True, noise=0.1)),
