@@ -135,8 +135,11 @@ class ClusterGibbs(PartitionStep):
         for number in range(n_sweeps):
             refreshed = collapsed.refreshed(rng, point, labels)
             if number == 0 or refreshed is not point:
+                collapsed.load(refreshed, labels)
+                if refreshed is not point and not collapsed.undisturbed():
+                    refreshed = point
+                    collapsed.load(point, labels)
                 point = refreshed
-                collapsed.load(point, labels)
             moved += collapsed.sweep(rng)
             labels = collapsed.found()
         fractions = {
@@ -146,7 +149,7 @@ class ClusterGibbs(PartitionStep):
                     rng, whole(rng, self.n_split_merge)
                 ),
                 "exchange_accepted": collapsed.exchange(rng, whole(rng, self.n_exchanges)),
-                "swap_accepted": collapsed.rename(rng),
+                "swap_accepted": collapsed.rename(rng, point),
             }.items()
         }
         new = dict(point)

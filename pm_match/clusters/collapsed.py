@@ -216,6 +216,10 @@ class Collapsed:
             point = evidence.refreshed(rng, point, labels)
         return point
 
+    def undisturbed(self) -> bool:
+        """Whether new parameters of empty clusters are nothing to any object, as they should be."""
+        return all(evidence.undisturbed() for evidence in self.evidence)
+
     def sweep(self, rng: np.random.Generator) -> int:
         """Sweep once over all units of all clusterings; return how many objects moved."""
         moved = 0
@@ -223,10 +227,11 @@ class Collapsed:
             moved += sweep(rng, *prior, partition, terms)
         return moved
 
-    def rename(self, rng: np.random.Generator) -> tuple[int, int]:
+    def rename(self, rng: np.random.Generator, point: Point | None = None) -> tuple[int, int]:
         """Propose label swaps in all clusterings; return how many were accepted and proposed.
 
-        Nothing is proposed where labels have parameters that cannot go with them.
+        Nothing is proposed where labels have parameters that cannot go with them, and no swap
+        accepted that changes the declared density, at a `point`, of what goes with them.
         """
         accepted, proposed = 0, 0
         for partition, prior, renamed, allowed in zip(
@@ -237,9 +242,18 @@ class Collapsed:
             n = len(renamed)
             if partition.anchored[0]:
                 n = int(rng.random() < ANCHORED_SWAPS)
+            held = partition.counts, partition.slot_of, partition.label_of, partition.label
+            before = [own.copy() for own in held] if partition.anchored[0] else []
             found = rename(rng, *prior, partition, renamed, n)
+            if found[0] and before and point is not None and not self._same_renamed(point):
+                for own, was in zip(held, before, strict=True):
+                    own[:] = was
+                found = 0, found[1]
             accepted, proposed = accepted + found[0], proposed + found[1]
         return accepted, proposed
+
+    def _same_renamed(self, point: Point) -> bool:
+        return all(evidence.same_renamed(point) for evidence in self.evidence)
 
     def split_or_merge(self, rng: np.random.Generator, n: int) -> tuple[int, int]:
         """Propose `n` splits or merges in each clustering; return how many were accepted, and made.

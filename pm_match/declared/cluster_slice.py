@@ -12,10 +12,11 @@ from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.declared.parts import LabelRows, Likelihoods
 from pm_match.declared.rows import prior_by_row
-from pm_match.declared.state import LikelihoodState
+from pm_match.declared.state import LikelihoodState, not_alone
 from pm_match.numerics.slices import draw_slices
 from pm_match.reading.ancestry import Ancestry
-from pm_match.reading.parts import Component
+from pm_match.reading.owners import close
+from pm_match.reading.parts import Component, UnservedModelError
 from pm_match.reading.probe import initial_point
 
 # First intervals, in what one update moves a number by.
@@ -68,7 +69,8 @@ class ClusterSlice(PartitionStep):
     ------
     UnservedModelError
         If the variables are not such rows, or have more than a few numbers a label
-        (`parts.MOST_SLICED`): a step that moves all of them together, NUTS, is better then.
+        (`parts.MOST_SLICED`): a step that moves all of them together, NUTS, is better then. While
+        sampling, if rows prove to enter the log densities of other clusters' objects.
 
     Examples
     --------
@@ -173,9 +175,12 @@ class ClusterSlice(PartitionStep):
                 return np.where(np.isnan(found), -np.inf, found)
 
             start, narrower = table[:, column].copy(), np.sqrt(1.0 + counts)
-            found = draw_slices(self.rng, start, self.scale[number] / narrower, log_density)
-            table[:, column] = found
-            new.update(rows.written(new, table))
+            width = self.scale[number] / narrower
+            found, held = draw_slices(self.rng, start, width, log_density)
+            (together,) = log_density(found[None], None)
+            if not close(held, together).all():
+                # Each was drawn while the others were somewhere else.
+                raise UnservedModelError(not_alone(rows.names))
             if self.tune:
                 moved = _WIDTH * np.mean(abs(found - start) * narrower)
                 self.scale[number] += (moved - self.scale[number]) / min(self.n_updates, 50)

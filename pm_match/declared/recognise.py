@@ -6,13 +6,14 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from pytensor.tensor.random.basic import BernoulliRV
 
 from pm_match.declared.parts import MOST_SLICED, LabelRows, Likelihoods
-from pm_match.declared.rows import RowReader, given
+from pm_match.declared.rows import Response, RowReader, given
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck
+from pm_match.reading.densities import DensityCheck, random_point
 from pm_match.reading.label_tables import LabelDensities, lacks_transform, prior_draws
 from pm_match.reading.owners import check_owners, close, each_label, find_owners, mixed_labels
 
@@ -25,6 +26,8 @@ _SEVERAL = (
 MOST_CELLS = 2**25
 # Random labels at which they are held against the table: entries, and rows of labels, at a point.
 _RANDOM_CELLS, _MOST_ROWS = 2**17, 128
+# How far from all else a point is where rows are, too.
+_FAR = 3.5
 # Points near the start, where what the data allow is likelier than far from it.
 _NEAR = 0.3
 
@@ -78,9 +81,7 @@ class LikelihoodCandidate:
     def _read(self, context: Context, clusterings, check: DensityCheck) -> Likelihoods:
         reading = _Reading(context, self, clusterings[self.clustering].truncation, check)
         owner = reading.owners()
-        rows = RowReader(
-            context, reading.factors, reading.points, reading.table, reading.truncation
-        )
+        rows = reading.rows(reading.table, reading.truncation)
         found = rows.find()
         of_parts, of_several = reading.of_parts(clusterings[self.clustering])
         own = {name for one in [*found, *(one for _, one in of_parts)] for name in one.names}
@@ -174,6 +175,7 @@ class _Reading:
         rng = np.random.default_rng(20130205)
         self.points = [_inside(context, rng, p) for p in check.points]
         self.points.append(point_inside(context, rng))
+        self._switch(rng)
         densities = LabelDensities(context.model, candidate.factors, self.assignments)
         self.factors = densities.factors
         nobody = np.zeros(self.n_objects, np.int64)
@@ -185,6 +187,15 @@ class _Reading:
         self.some_labels = mixed_labels(rng, truncation, self.n_objects)
         self.way = self._best_way(densities)
         self._entries = densities.compiled(*self.way)
+
+    def _switch(self, rng: np.random.Generator) -> None:
+        """Let every switch be on at some of the points, and off at others."""
+        for rv in self.context.model.free_RVs:
+            key = self.context.key(rv)
+            if isinstance(rv.owner.op, BernoulliRV) and rv not in self.assignments:
+                first = rng.integers(2, size=self.points[0][key].shape)
+                for number, point in enumerate(self.points):
+                    point[key] = np.asarray(first ^ (number % 2), point[key].dtype)
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split labels (..., N) by assignment."""
@@ -272,6 +283,12 @@ class _Reading:
             raise Refusal(f"no entry of {names(self.factors)} depends on {names(self.assignments)}")
         return owner
 
+    def rows(self, response: Response, n_labels: int) -> RowReader:
+        """Make what finds the rows of labels."""
+        rng = np.random.default_rng(20130207)
+        wide = _inside(self.context, rng, random_point(rng, self.context, _FAR))
+        return RowReader(self.context, self.factors, self.points, wide, response, n_labels)
+
     def of_parts(
         self, clustering: ClusteringCandidate
     ) -> tuple[list[tuple[str, LabelRows]], list[str]]:
@@ -288,7 +305,7 @@ class _Reading:
         several: set[str] = set()
         for place, part in enumerate(parts):
             response = partial(self._by_part, sizes, place)
-            reader = RowReader(self.context, self.factors, self.points, response, part.n_labels)
+            reader = self.rows(response, part.n_labels)
             elsewhere = {*sizes[:place], *sizes[place + 1 :]}
             for rows in reader.find():
                 for name in rows.names:
@@ -314,7 +331,7 @@ class _Reading:
         for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
             own = owner[place : place + size]
             place += size
-            if rv not in self.context.model.observed_RVs or not len(own):
+            if rv not in self.context.model.observed_RVs or not (own >= 0).any():
                 continue
             values = self.context.observed([rv])
             if values.shape[: len(shape)] != tuple(shape) or not np.isfinite(values).all():

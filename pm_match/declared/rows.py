@@ -32,8 +32,9 @@ class RowReader:
 
     context: Context
     factors: Sequence[RV]
-    # points of the value variables that have nothing special about them
+    # points of the value variables that have nothing special about them, and one far from all else
     points: Sequence[dict[str, NDArray]]
+    wide: dict[str, NDArray]
     table: Response  # from a point to log densities (T, E) of all entries under each label
     n_labels: int
     _known: dict[LabelRows, Response | None] = field(default_factory=dict, repr=False)
@@ -76,7 +77,7 @@ class RowReader:
                     if self._by_row(response, rows):
                         found.append(rows)
                         break
-        return found + self._stacks(alone)
+        return found + [rows for rows in self._stacks(alone) if self._by_row(response, rows)]
 
     def _stacks(self, alone: dict[RV, int]) -> list[LabelRows]:
         """Put variables that labels have one by one side by side."""
@@ -97,22 +98,34 @@ class RowReader:
         changed = np.zeros(self.n_labels, bool)
         both = zip(self.points[:2], self.points[1:3], self._before[1:], strict=True)
         for here, there, before in both:
-            after = response({**here, **change(here, there)})
-            for label in np.flatnonzero(~changed):
-                # What does not change at all is seen fastest.
-                old, new = before[label], after[label]
-                changed[label] = not (np.array_equal(old, new) or close(old, new).all())
+            changed |= _differ(before, response({**here, **change(here, there)}), changed)
         return changed
 
     def _by_row(self, response: Response, rows: LabelRows) -> bool:
-        """Whether the response of a label depends on its own row alone."""
-        for digit in binary_digits(np.arange(self.n_labels)) == 1:
-            for which in (digit, ~digit):
-                changed = self._changed(
-                    response, lambda here, there, which=which: rows.replaced(here, there, which)
-                )
-                if (changed & ~which).any():
-                    return False
+        """Whether the response of a label depends on its own row alone.
+
+        The order of rows may matter, or how far they are from each other: they are looked at in
+        another order, and far apart, too.
+        """
+        digits = binary_digits(np.arange(self.n_labels)) == 1
+        some = (*digits, *~digits)
+        for which in some:
+            changed = self._changed(
+                response, lambda here, there, which=which: rows.replaced(here, there, which)
+            )
+            if (changed & ~which).any():
+                return False
+        order = np.arange(self.n_labels)[::-1]
+        turned = [{**own, **rows.taken(own, order)} for own in (self.points[2], self.wide)]
+        for here in (*turned, self.wide):
+            try:
+                before = response(here)
+                for which in some:
+                    there = rows.replaced(here, self.points[0], which)
+                    if _differ(before, response({**here, **there}), which).any():
+                        return False
+            except ParameterValueError:
+                continue  # nothing is defined there
         return True
 
     def _densities(self, rows: LabelRows) -> Response | None:
@@ -203,6 +216,17 @@ class RowReader:
                 if np.isfinite(before) or np.isfinite(after):
                     same.append(bool(close(np.array(before), np.array(after))))
         return bool(same) and all(same)
+
+
+def _differ(before: NDArray, after: NDArray, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say of which labels, if not `known` (T,), two responses differ where both are defined."""
+    found = np.zeros(len(known), bool)
+    for label in np.flatnonzero(~known):
+        old, new = before[label], after[label]
+        # What does not change at all is seen fastest.
+        if not np.array_equal(old, new, equal_nan=True):
+            found[label] = not (close(old, new) | np.isnan(old) | np.isnan(new)).all()
+    return found
 
 
 def prior_by_row(

@@ -279,7 +279,7 @@ class ShardedLikelihoods(ShardedEvidence):
             return np.where(np.isnan(found), -np.inf, found)
 
         width = self._scale[numbers] / narrower
-        found = draw_slices(rng, start, width, log_density, _TRIES)
+        found, _ = draw_slices(rng, start, width, log_density, _TRIES)
         if tuning:
             moved = _WIDTH * abs(found - start) * narrower
             for number in np.unique(numbers):

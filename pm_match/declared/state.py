@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
@@ -28,6 +29,16 @@ from pm_match.reading.parts import UnservedModelError
 # A table of more cells than this is worth the seconds that it takes to compile it well: one row of
 # labels after the other, since what is compiled takes single rows several times as fast.
 _LARGE = 20_000
+
+
+def not_alone(names: Sequence[str]) -> str:
+    """Say of variables that the rows of clusters enter what is other clusters'."""
+    titles = ", ".join(map(repr, names))
+    return (
+        f"{titles}: expected that what a cluster has of them enters the log densities of its own "
+        "objects alone, as where the model was read; found draws where it enters those of others. "
+        "Give such variables another step: step=pm.NUTS([...])"
+    )
 
 
 class LikelihoodAccess:
@@ -64,6 +75,17 @@ class LikelihoodAccess:
         return self._some[entered], np.repeat(entered, self._evidence.sizes)
 
     @cached_property
+    def log_touched(self) -> Callable[[Any], float]:
+        """The declared log density, at a point, of all that labels and their rows enter."""
+        model = self._model()
+        assert model is not None
+        children = Context.of(model).ancestry.children
+        own = [model[name] for rows in self._evidence.rows for name in rows.names]
+        below = [child for rv in own for child in children(rv)]
+        factors = [model[name] for name in self._evidence.factors]
+        return value_density(model, list(dict.fromkeys([*factors, *own, *below])))
+
+    @cached_property
     def log_density(self) -> Callable[[Any], float]:
         """The declared log density of all factors at a point, for tests."""
         model = self._model()
@@ -89,6 +111,8 @@ class LikelihoodState(EvidenceState):
             constant=np.zeros(1),
         )
         self.terms = [(number, self.term)]
+        self._at: Point | None = None  # where the table is
+        self._before: NDArray | None = None
 
     def refreshed(
         self, rng: np.random.Generator, point: Point, labels: Sequence[NDArray[np.int64]]
@@ -96,16 +120,35 @@ class LikelihoodState(EvidenceState):
         """Draw the rows of empty labels from their prior."""
         evidence = self.evidence
         counts = np.bincount(labels[evidence.clustering], minlength=evidence.truncation)
+        self._before = None
         if self.access.draw_rows is None or counts.all():
             return point
         drawn = self.access.draw_rows(rng, point)
         new = dict(point)
         for rows in evidence.redrawn:
             new |= rows.replaced(point, drawn, counts == 0)
+        if self._at is point:
+            self._before = self._worth()
+        else:
+            own = np.split(labels[evidence.clustering][None], self._ends, axis=1)
+            self._before = self._owned.total(self.access.entries(point, own))[:, 0]
         return new
+
+    def undisturbed(self) -> bool:
+        """Whether all objects are worth what they were before the rows of empty labels were drawn.
+
+        Rows may matter to others where none was seen when the model was read.
+        """
+        return self._before is None or bool(close(self._before, self._worth()).all())
+
+    def _worth(self) -> NDArray[np.float64]:
+        """Return what the units (U,) are worth where they are."""
+        slots = self.site.slots(self.evidence.clustering)
+        return self.term.worth[np.arange(len(slots)), slots]
 
     def load(self, point: Point) -> None:
         """Bring the table to a point."""
+        self._at = point
         entries = self.access.entries(point, self._labels)
         self.term.worth[:, 1 : len(entries) + 1] = self._owned.total(entries)
         self.term.constant[0] = self._owned.constant(entries)
@@ -133,23 +176,44 @@ class LikelihoodState(EvidenceState):
         Raise `UnservedModelError` if the table is not what is declared of the labels drawn.
         """
         self._check(point)
+        new |= self._renamed(point)
+
+    def _renamed(self, point: Point) -> dict[str, NDArray]:
+        """Let rows go with their labels."""
         source = self.site.slot_of(self.evidence.clustering) - 1
-        if not np.array_equal(source, np.arange(len(source))):
-            for rows in self.evidence.rows:
-                new |= rows.taken(point, source)
+        if np.array_equal(source, np.arange(len(source))):
+            return {}
+        return {k: v for rows in self.evidence.rows for k, v in rows.taken(point, source).items()}
+
+    def same_renamed(self, point: Point) -> bool:
+        """Whether the declared density stays as it is if rows go with labels that are swapped."""
+        number = self.evidence.clustering
+        before, after = (
+            dict(zip(self.access.keys, np.split(own, self._ends), strict=True))
+            for own in (self._objects(), self.site.labels(number))
+        )
+        try:
+            here = self.access.log_touched({**point, **before})
+            there = self.access.log_touched({**point, **self._renamed(point), **after})
+        except ParameterValueError:
+            return False
+        return bool(close(np.array(here), np.array(there)))
+
+    def _objects(self) -> NDArray[np.int64]:
+        """Return the labels of objects (N,) that have the rows which they had at the point."""
+        number = self.evidence.clustering
+        return (self.site.slots(number) - 1)[self.site.units[number].of_object]
 
     def _check(self, point: Point) -> None:
         """Refuse labels that do something together that they did nowhere when they were read."""
-        number = self.evidence.clustering
-        slots = self.site.slots(number)
-        objects = (slots - 1)[self.site.units[number].of_object]
+        objects = self._objects()
         entries = self.access.entries(point, np.split(objects[None], self._ends, axis=1))
-        found = self._owned.total(entries)[:, 0]
-        if not close(found, self.term.worth[np.arange(len(slots)), slots]).all():
+        if not close(self._owned.total(entries)[:, 0], self._worth()).all():
             raise UnservedModelError(
                 f"{', '.join(map(repr, self.evidence.factors))}: expected log densities whose "
                 "entries depend on the labels of one object each, as those had that the model was "
-                "read at; found draws of labels where they depend on several"
+                "read at; found draws of labels where they depend on several. Give the labels "
+                "another step: step=pm.CategoricalGibbsMetropolis([...])"
             )
 
     def log_prior(self, point: Point) -> float:

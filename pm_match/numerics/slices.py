@@ -62,8 +62,10 @@ def draw_slices(
     width: NDArray[np.float64],
     log_density: Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.float64]],
     tries: int = 1,
-) -> NDArray[np.float64]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw independent numbers (n,) by one slice each, stepping out and shrinking side by side.
+
+    Return them, and their log densities (n,) as they were when each was accepted.
 
     `start`, `width` (n,): where they are, and their first intervals; `log_density`: from some
     values of all numbers (m, n) to the log density of each, where it is asked for: the second
@@ -84,7 +86,7 @@ def draw_slices(
             np.concatenate([start[None], ends]), np.concatenate([np.ones((1, n), bool), inside])
         ),
     )
-    level, at = at[0] - drop, at[1:]
+    held, level, at = at[0].copy(), at[0] - drop, at[1:]
     while (inside := inside & (at > level)).any():
         ends += np.where(inside, steps, 0.0)
         n_steps -= inside
@@ -102,10 +104,10 @@ def draw_slices(
         at = log_density(trials, np.broadcast_to(left_over, trials.shape))
         for trial, here in zip(trials, at, strict=True):
             accepted = left_over & (here > level)
-            found[accepted] = trial[accepted]
+            found[accepted], held[accepted] = trial[accepted], here[accepted]
             left_over &= ~accepted
         left_over &= right - left > 1e-14 * (1.0 + abs(start))
-    return found
+    return found, held
 
 
 def draw_elliptical_slice(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.reading.ancestry import Refusal
+from pm_match.reading.parts import UnservedModelError
 
 # From labels (B, N) to log densities (B, E).
 Entries = Callable[[NDArray[np.int64]], NDArray[np.float64]]
@@ -126,11 +126,13 @@ class Owned:
     def constant(self, entries: NDArray) -> float:
         """Sum the entries (B, E) that nobody owns.
 
-        Raise `Refusal` if a label changes one after all.
+        Raise `UnservedModelError` if a label changes one after all.
         """
         free = entries[:, self._free]
         if not close(free, free[:1]).all():
-            raise Refusal(
-                "labels change an entry that they changed nowhere when the model was read"
+            raise UnservedModelError(
+                "expected log densities in which labels matter where they did when the model was "
+                "read; found a draw where they matter elsewhere. Give the labels another step: "
+                "step=pm.CategoricalGibbsMetropolis([...])"
             )
         return float(free[0].sum()) if free.size else 0.0

@@ -1,0 +1,172 @@
+"""Parameters of clusters that enter more than their own clusters' data, in places only."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+from scipy.special import betaln
+
+import pm_match as pmm
+from pm_match.reading import read
+from tests.declared.few_draws import few_draws
+
+GRID = np.linspace(-6.0, 6.0, 121)
+
+
+def mixture(means, n=6, seed=1, prior=None, also=lambda mu: None):
+    """Declare Student data of two clusters around `means` of two numbers."""
+    x = np.random.default_rng(seed).normal(size=n) + np.resize([-1.0, 1.0], n)
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=n)
+        mu = pm.Normal("mu", 0.0, 2.0, shape=2) if prior is None else prior()
+        pm.StudentT("x", nu=5, mu=means(mu)[cluster], sigma=1.0, observed=x)
+        also(mu)
+    return model
+
+
+def evidence(model):
+    (component,) = read(model).components
+    return component.evidence[0]
+
+
+@pytest.mark.parametrize("n", range(5, 45))
+def test_sorted_means_are_nobodys_own(n):
+    assert evidence(mixture(pt.sort, n, seed=n)).sliced == ()
+
+
+def test_separate_sorted_means_are_nobodys_own():
+    def prior():
+        return pt.stack([pm.Normal("low", 0.0, 2.0), pm.Normal("high", 0.0, 2.0)])
+
+    assert evidence(mixture(pt.sort, prior=prior)).sliced == ()
+
+
+def test_means_are_a_clusters_own():
+    assert [rows.names for rows in evidence(mixture(lambda mu: mu)).sliced] == [("mu",)]
+
+
+# A cluster's mean is at least the other's, less the gap.
+def apart(gap):
+    return lambda mu: pt.stack([mu[0], pt.maximum(mu[1], mu[0] - gap)])
+
+
+def law(model, gap, penalty):
+    """Enumerate labels, with means on a grid: log probabilities (2^n, M, M) of what is declared."""
+    x = model.rvs_to_values[model["x"]].eval()
+    first, second = np.meshgrid(GRID, GRID, indexing="ij")
+    prior = stats.norm.logpdf(first, 0, 2) + stats.norm.logpdf(second, 0, 2)
+    means = first, np.maximum(second, first - gap)
+    ones, twos = (np.array([stats.t.logpdf(v - own, 5) for v in x]) for own in means)
+    labels = np.array([*itertools.product([0, 1], repeat=len(x))])
+    k = labels.sum(axis=1)
+    sums = np.tensordot(1 - labels, ones, 1) + np.tensordot(labels, twos, 1)
+    whole = sums + prior + betaln(1 + k, 1 + len(x) - k)[:, None, None]
+    return labels, whole + penalty(first)
+
+
+@pytest.mark.parametrize(
+    ("gap", "penalty", "also"),
+    [
+        (0.5, lambda mu: 0.0, lambda mu: None),
+        (3.0, lambda mu: 0.0, lambda mu: None),
+        (
+            9.0,
+            lambda mu: -4.0 * np.maximum(mu - 1.0, 0.0),
+            lambda mu: pm.Potential("low", -4.0 * pt.maximum(mu[0] - 1.0, 0.0)),
+        ),
+    ],
+)
+def test_an_update_of_labels_leaves_the_law_alone(gap, penalty, also, monkeypatch):
+    """Empty clusters' means are drawn, and means swapped, where that is nothing to the rest."""
+    monkeypatch.setattr("pm_match.clusters.collapsed.ANCHORED_SWAPS", 1.0)
+    model = mixture(apart(gap), n=5, also=also)
+    labels, logs = law(model, gap, penalty)
+    p = np.exp(logs - logs.max()).ravel()
+    rng, n_draws = np.random.default_rng(2), 4000
+    draws = rng.choice(p.size, n_draws, p=p / p.sum())
+    of, one, two = np.unravel_index(draws, logs.shape)
+    step = pmm.ClusterGibbs([model["cluster"], model["weights"]], model=model, rng=3)
+    point, after = model.initial_point(0), []
+    for place, a, b in zip(labels[of], GRID[one], GRID[two], strict=True):
+        new, _ = step.step(point | {"cluster": place, "mu": np.array([a, b])})
+        after.append([*new["mu"], *new["cluster"]])
+    before = np.column_stack([GRID[one], GRID[two], labels[of]])
+    after = np.array(after)
+    assert (before != after).any(axis=1).mean() > 0.5
+
+    def told(draws):
+        a, b, *z = draws.T
+        z = np.array(z)
+        same = (z[:, None] == z[None]).mean(axis=(0, 1))
+        return np.array([a, b, a * a, b * b, b < a - gap, a > 1.0, z.mean(axis=0), same])
+
+    error = np.hypot(told(before).std(axis=1), told(after).std(axis=1)) / np.sqrt(n_draws)
+    change = told(after).mean(axis=1) - told(before).mean(axis=1)
+    assert (abs(change) < 4.0 * np.maximum(error, 1e-9)).all(), change / error
+
+
+def hidden(mu):
+    """Let the first mean matter to the second cluster where nobody looks."""
+    return pt.stack([mu[0], mu[1] + pt.maximum(mu[0] - 40.0, 0.0)])
+
+
+def test_a_slice_of_a_mean_that_matters_to_others_is_refused():
+    model = mixture(hidden)
+    step = pmm.ClusterSlice([model["mu"]], model=model, rng=0)
+    point = model.initial_point(0) | {"cluster": np.arange(6) % 2}
+    step.step(point)
+    with pytest.raises(pmm.UnservedModelError, match=r"'mu': expected that what a cluster has"):
+        step.step(point | {"mu": np.array([60.0, -20.0])})
+
+
+def test_another_step_may_be_given():
+    model = mixture(hidden)
+    with model:
+        nuts = pm.NUTS([model["mu"]])
+    assert "mu" in few_draws(model, step=nuts).posterior
+
+
+# -- what is switched on and off ------------------------------------------------------------------
+
+
+def switched(p, n=12, rate=0.3):
+    y = np.random.default_rng(0).poisson(2.0, size=n)
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=n)
+        there = pm.Bernoulli("there", p, shape=n)
+        mean = pm.LogNormal("mean", 0.5, 1.0, shape=2)
+        pm.Poisson("y", there * mean[cluster] + rate, observed=y)
+    return model
+
+
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.99])
+def test_whose_an_entry_is_shows_where_a_switch_is_on(p):
+    np.testing.assert_array_equal(evidence(switched(p)).owner, np.arange(12))
+
+
+def test_rare_effects_of_neighbours_are_seen():
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=6)
+        spills = pm.Bernoulli("spills", 0.001)
+        mu = pm.Normal("mu", 0.0, 2.0, shape=2)
+        before = pt.concatenate([[0], cluster[:-1]])
+        pm.StudentT("x", nu=5, mu=mu[cluster] + spills * before, sigma=0.5, observed=np.zeros(6))
+    with pytest.raises(pmm.UnservedModelError, match="labels of more than one object"):
+        pmm.steps(model)
+
+
+def test_labels_that_matter_where_they_did_not_are_refused_in_words():
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=4)
+        far = pm.Normal("far")
+        mu = pm.Normal("mu", 0.0, 2.0, shape=2)
+        pm.StudentT("x", nu=5, mu=mu[cluster], sigma=1.0, observed=np.zeros(4))
+        pm.StudentT("y", nu=5, mu=pt.switch(far > 90.0, mu[cluster], 0.0), observed=np.zeros(4))
+    step = pmm.ClusterGibbs([model["cluster"], model["weights"]], model=model, rng=0)
+    point = model.initial_point(0)
+    step.step(point)
+    with pytest.raises(pmm.UnservedModelError, match="found a draw where they matter elsewhere"):
+        step.step(point | {"far": np.array(99.0), "mu": np.array([-1.0, 1.0])})
