@@ -13,16 +13,18 @@ import pm_match as pmm
 from pm_match.reading import read
 from tests.declared.few_draws import few_draws
 
-GRID = np.linspace(-6.0, 6.0, 121)
+# Of means: far wider than what models are read at.
+SCALE = 10.0
+GRID = SCALE * np.linspace(-6.0, 6.0, 121)
 
 
 def mixture(means, n=6, seed=1, prior=None, also=lambda mu: None):
     """Declare Student data of two clusters around `means` of two numbers."""
-    x = np.random.default_rng(seed).normal(size=n) + np.resize([-1.0, 1.0], n)
+    x = SCALE * (np.random.default_rng(seed).normal(size=n) + np.resize([-1.0, 1.0], n))
     with pm.Model() as model:
         cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=n)
-        mu = pm.Normal("mu", 0.0, 2.0, shape=2) if prior is None else prior()
-        pm.StudentT("x", nu=5, mu=means(mu)[cluster], sigma=1.0, observed=x)
+        mu = pm.Normal("mu", 0.0, 2.0 * SCALE, shape=2) if prior is None else prior()
+        pm.StudentT("x", nu=5, mu=means(mu)[cluster], sigma=SCALE, observed=x)
         also(mu)
     return model
 
@@ -57,9 +59,9 @@ def law(model, gap, penalty):
     """Enumerate labels, with means on a grid: log probabilities (2^n, M, M) of what is declared."""
     x = model.rvs_to_values[model["x"]].eval()
     first, second = np.meshgrid(GRID, GRID, indexing="ij")
-    prior = stats.norm.logpdf(first, 0, 2) + stats.norm.logpdf(second, 0, 2)
+    prior = stats.norm.logpdf(first, 0, 2 * SCALE) + stats.norm.logpdf(second, 0, 2 * SCALE)
     means = first, np.maximum(second, first - gap)
-    ones, twos = (np.array([stats.t.logpdf(v - own, 5) for v in x]) for own in means)
+    ones, twos = (np.array([stats.t.logpdf((v - own) / SCALE, 5) for v in x]) for own in means)
     labels = np.array([*itertools.product([0, 1], repeat=len(x))])
     k = labels.sum(axis=1)
     sums = np.tensordot(1 - labels, ones, 1) + np.tensordot(labels, twos, 1)
@@ -70,12 +72,12 @@ def law(model, gap, penalty):
 @pytest.mark.parametrize(
     ("gap", "penalty", "also"),
     [
-        (0.5, lambda mu: 0.0, lambda mu: None),
-        (3.0, lambda mu: 0.0, lambda mu: None),
+        (5.0, lambda mu: 0.0, lambda mu: None),
+        (20.0, lambda mu: 0.0, lambda mu: None),
         (
-            9.0,
-            lambda mu: -4.0 * np.maximum(mu - 1.0, 0.0),
-            lambda mu: pm.Potential("low", -4.0 * pt.maximum(mu[0] - 1.0, 0.0)),
+            90.0,
+            lambda mu: -np.maximum(mu - 12.0, 0.0),
+            lambda mu: pm.Potential("low", -pt.maximum(mu[0] - 12.0, 0.0)),
         ),
     ],
 )
@@ -101,7 +103,7 @@ def test_an_update_of_labels_leaves_the_law_alone(gap, penalty, also, monkeypatc
         a, b, *z = draws.T
         z = np.array(z)
         same = (z[:, None] == z[None]).mean(axis=(0, 1))
-        return np.array([a, b, a * a, b * b, b < a - gap, a > 1.0, z.mean(axis=0), same])
+        return np.array([a, b, a * a, b * b, b < a - gap, a > 12.0, z.mean(axis=0), same])
 
     error = np.hypot(told(before).std(axis=1), told(after).std(axis=1)) / np.sqrt(n_draws)
     change = told(after).mean(axis=1) - told(before).mean(axis=1)
@@ -110,7 +112,7 @@ def test_an_update_of_labels_leaves_the_law_alone(gap, penalty, also, monkeypatc
 
 def hidden(mu):
     """Let the first mean matter to the second cluster where nobody looks."""
-    return pt.stack([mu[0], mu[1] + pt.maximum(mu[0] - 40.0, 0.0)])
+    return pt.stack([mu[0], mu[1] + pt.maximum(mu[0] - 90.0, 0.0)])
 
 
 def test_a_slice_of_a_mean_that_matters_to_others_is_refused():
@@ -119,7 +121,7 @@ def test_a_slice_of_a_mean_that_matters_to_others_is_refused():
     point = model.initial_point(0) | {"cluster": np.arange(6) % 2}
     step.step(point)
     with pytest.raises(pmm.UnservedModelError, match=r"'mu': expected that what a cluster has"):
-        step.step(point | {"mu": np.array([60.0, -20.0])})
+        step.step(point | {"mu": np.array([150.0, -60.0])})
 
 
 def test_another_step_may_be_given():
