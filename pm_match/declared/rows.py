@@ -201,7 +201,7 @@ class RowReader:
         touched = [*self.factors, *own, *(child for rv in own for child in ancestry.children(rv))]
         density, rng = value_density(model, list(dict.fromkeys(touched))), np.random.default_rng(1)
         same: list[bool] = []
-        for point in self.points:
+        for point in (*self.points, self.wide):
             here = {**point, **dict(zip(keys, labels, strict=True))}
             for _ in range(2):
                 source = rng.permutation(self.n_labels)

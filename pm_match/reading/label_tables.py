@@ -24,7 +24,7 @@ from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
-from pytensor.scalar.basic import AND, Cast
+from pytensor.scalar.basic import AND, Cast, add
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
@@ -57,7 +57,7 @@ class LabelDensities:
     ):
         potentials = [rv for rv in factors if rv in model.potentials]
         self.factors = [*(rv for rv in factors if rv not in potentials), *potentials]
-        graphs = density_graphs(model, self.factors, sum=False)
+        graphs = map(_unsummed, density_graphs(model, self.factors, sum=False))
         self._graphs: list[RV] = [pt.as_tensor(graph, dtype="float64") for graph in graphs]
         stands = {model.rvs_to_values[rv]: model.rvs_to_values[rv].type(rv.name) for rv in varied}
         if stands:
@@ -236,6 +236,13 @@ class LabelDensities:
             return found
 
         return entries
+
+
+def _unsummed(graph: RV) -> RV:
+    """Return what a log density is the sum of, entry by entry, if it is one."""
+    op = graph.owner.op if graph.owner is not None else None
+    summed = isinstance(op, CAReduce) and op.scalar_op == add and graph.ndim == 0
+    return _unsummed(graph.owner.inputs[0]) if summed else graph
 
 
 def _stable(graph: RV) -> RV:

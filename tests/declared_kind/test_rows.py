@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.special import betaln
 
 import pm_match as pmm
+from pm_match import testing
 from pm_match.reading import read
 from tests.declared.few_draws import few_draws
 
@@ -129,6 +130,27 @@ def test_another_step_may_be_given():
     with model:
         nuts = pm.NUTS([model["mu"]])
     assert "mu" in few_draws(model, step=nuts).posterior
+
+
+# -- what is added up -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("total", [pt.sum, lambda own: own.sum(axis=1).sum(), lambda own: own])
+def test_potentials_may_be_sums(total):
+    x = np.random.default_rng(0).normal(size=(8, 2))
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=8)
+        mu = pm.Normal("mu", 0.0, 2.0, shape=(2, 2))
+        pm.Potential("x", total(pm.logp(pm.Logistic.dist(mu[cluster], 1.0), x)))
+    owner = evidence(model).owner
+    np.testing.assert_array_equal(owner, np.repeat(np.arange(8), len(owner) // 8))
+    point = testing.random_point(model, np.random.default_rng(1))
+    state = testing.collapsed_of(model)
+    labels = state.labels(point)
+    state.load(point, labels)
+    expected = stats.logistic.logpdf(x, point["mu"][point["cluster"]]).sum()
+    assert state.evidence[0].log_marginal(point, labels) == pytest.approx(expected)
+    assert testing.plain_log_joint(state, point, labels) == pytest.approx(state.log_joint())
 
 
 # -- what is switched on and off ------------------------------------------------------------------
