@@ -83,6 +83,14 @@ def clustering_candidate(
     joint: Joint | None = None,
 ) -> ClusteringCandidate:
     """Find what belongs to a clustering, and refuse what is not one."""
+    for assignment in assignments:
+        labels = context.shapes[assignment.name]
+        if len(labels) != 1:
+            raise Refusal(
+                f"{assignment.name!r} has shape {labels}; expected one vector of labels: flatten it"
+            )
+        if labels[0] == 0:
+            raise Refusal(f"{assignment.name!r} has no objects; expected one at least")
     if len(weights_from) > 1:
         raise WeightsRefusal(
             f"its probabilities depend on {names(weights_from)}; expected one variable, "
@@ -112,12 +120,6 @@ def clustering_candidate(
     else:
         known = _known_weights(context, assignments)
         truncation = len(known)
-    for assignment in assignments:
-        labels = context.shapes[assignment.name]
-        if len(labels) != 1:
-            raise Refusal(f"{assignment.name!r} has shape {labels}; expected one vector of labels")
-        if labels[0] == 0:
-            raise Refusal(f"{assignment.name!r} has no objects; expected one at least")
     own = {
         rv: _observed_labels(rv, observed[rv.name], truncation, flags.get(rv))
         for rv in assignments
