@@ -12,7 +12,7 @@ from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.declared.parts import LabelRows, Likelihoods
 from pm_match.declared.rows import prior_by_row
-from pm_match.declared.state import LikelihoodState, not_alone
+from pm_match.declared.state import LikelihoodState
 from pm_match.numerics.slices import draw_slices
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.owners import close
@@ -180,7 +180,12 @@ class ClusterSlice(PartitionStep):
             (together,) = log_density(found[None], None)
             if not close(held, together).all():
                 # Each was drawn while the others were somewhere else.
-                raise UnservedModelError(not_alone(rows.names))
+                raise UnservedModelError(
+                    f"{', '.join(map(repr, rows.names))}: expected that what a cluster has of them "
+                    "enters the log densities of its own objects alone, as where the model was "
+                    "read; found draws where it enters those of others. Give such variables "
+                    "another step: step=pm.NUTS([...])"
+                )
             if self.tune:
                 moved = _WIDTH * np.mean(abs(found - start) * narrower)
                 self.scale[number] += (moved - self.scale[number]) / min(self.n_updates, 50)

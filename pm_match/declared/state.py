@@ -31,16 +31,6 @@ from pm_match.reading.parts import UnservedModelError
 _LARGE = 20_000
 
 
-def not_alone(names: Sequence[str]) -> str:
-    """Say of variables that the rows of clusters enter what is other clusters'."""
-    titles = ", ".join(map(repr, names))
-    return (
-        f"{titles}: expected that what a cluster has of them enters the log densities of its own "
-        "objects alone, as where the model was read; found draws where it enters those of others. "
-        "Give such variables another step: step=pm.NUTS([...])"
-    )
-
-
 class LikelihoodAccess:
     """What is compiled of a model for some likelihoods over its assignments."""
 
