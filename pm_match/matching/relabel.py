@@ -28,6 +28,7 @@ from pm_match.matching.set_draws import SetDraws, read_sets, renumbered
 
 # A second dim over the same clusters, as of the densities of one-mode networks.
 _OTHER = "_other"
+_MISSING = "_unobserved"
 
 
 def relabel[Draws: (xr.DataTree, xr.Dataset)](
@@ -217,7 +218,11 @@ def _cluster_dims(
     for name, variable in posterior.data_vars.items():
         if name in draws.names or name in others or str(name).startswith(RELEVANCE):
             continue
-        if ROWS_OF in variable.attrs:  # which says
+        # Which says; or it is data with values that were missing, or these.
+        if (
+            ROWS_OF in variable.attrs
+            or f"{str(name).removesuffix(_MISSING)}{_MISSING}" in posterior
+        ):
             continue
         unnamed = [
             d

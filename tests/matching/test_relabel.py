@@ -310,6 +310,22 @@ def test_what_cannot_be_told_is_refused():
         pmm.relabel(posterior.rename(cluster="topic").drop_vars("weights"), to)
 
 
+def test_data_with_missing_values_are_of_no_cluster():
+    labels = [[[0, 1, 1], [1, 0, 0]]]
+    posterior = xr.Dataset(
+        {
+            "cluster_a": (("chain", "draw", "object"), labels),
+            "y": (("chain", "draw", "object", "y_dim_1"), np.zeros((1, 2, 3, 2))),
+            "y_unobserved": (("chain", "draw", "y_unobserved_dim_0"), np.zeros((1, 2, 1))),
+        }
+    )
+    estimate = {"cluster_a": np.array([0, 1, 1])}
+    with pytest.raises(ValueError, match="found 'y_dim_1' of variable 'y'"):
+        pmm.relabel(posterior.drop_vars("y_unobserved"), estimate)
+    found = pmm.relabel(posterior, estimate)["cluster_a"].values
+    np.testing.assert_array_equal(found, [[[0, 1, 1], [0, 1, 1]]])
+
+
 def test_some_sets_can_be_left_as_they_are():
     idata = typed()
     labels = pmm.partition_estimate(idata)
