@@ -101,7 +101,6 @@ class LikelihoodState(EvidenceState):
             constant=np.zeros(1),
         )
         self.terms = [(number, self.term)]
-        self._at: Point | None = None  # where the table is
         self._before: NDArray | None = None
 
     def refreshed(
@@ -117,11 +116,8 @@ class LikelihoodState(EvidenceState):
         new = dict(point)
         for rows in evidence.redrawn:
             new |= rows.replaced(point, drawn, counts == 0)
-        if self._at is point:
-            self._before = self._worth()
-        else:
-            own = np.split(labels[evidence.clustering][None], self._ends, axis=1)
-            self._before = self._owned.total(self.access.entries(point, own))[:, 0]
+        own = np.split(labels[evidence.clustering][None], self._ends, axis=1)
+        self._before = self._owned.total(self.access.entries(point, own))[:, 0]
         return new
 
     def undisturbed(self) -> bool:
@@ -138,7 +134,6 @@ class LikelihoodState(EvidenceState):
 
     def load(self, point: Point) -> None:
         """Bring the table to a point."""
-        self._at = point
         entries = self.access.entries(point, self._labels)
         self.term.worth[:, 1 : len(entries) + 1] = self._owned.total(entries)
         self.term.constant[0] = self._owned.constant(entries)
