@@ -135,11 +135,8 @@ class ClusterGibbs(PartitionStep):
         for number in range(n_sweeps):
             refreshed = collapsed.refreshed(rng, point, labels)
             if number == 0 or refreshed is not point:
-                collapsed.load(refreshed, labels)
-                if refreshed is not point and not collapsed.undisturbed():
-                    refreshed = point
-                    collapsed.load(point, labels)
                 point = refreshed
+                collapsed.load(point, labels)
             moved += collapsed.sweep(rng)
             labels = collapsed.found()
         fractions = {

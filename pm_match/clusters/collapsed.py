@@ -216,10 +216,6 @@ class Collapsed:
             point = evidence.refreshed(rng, point, labels)
         return point
 
-    def undisturbed(self) -> bool:
-        """Whether new parameters of empty clusters are nothing to any object, as they should be."""
-        return all(evidence.undisturbed() for evidence in self.evidence)
-
     def sweep(self, rng: np.random.Generator) -> int:
         """Sweep once over all units of all clusterings; return how many objects moved."""
         moved = 0

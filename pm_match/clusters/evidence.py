@@ -128,10 +128,6 @@ class EvidenceState:
         """
         return point
 
-    def undisturbed(self) -> bool:
-        """Whether what `refreshed` has drawn is nothing to any object, once it is loaded."""
-        return True
-
     def same_renamed(self, point: Point) -> bool:
         """Whether the density stays as it is at labels that were swapped, with what is theirs."""
         return True

@@ -16,7 +16,7 @@ from pm_match.declared.state import LikelihoodState
 from pm_match.numerics.slices import draw_slices
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.owners import close
-from pm_match.reading.parts import Component, UnservedModelError
+from pm_match.reading.parts import Component
 from pm_match.reading.probe import initial_point
 
 # First intervals, in what one update moves a number by.
@@ -30,8 +30,9 @@ class _Block(NamedTuple):
     rows: LabelRows
     # from a point to the log densities (T,) of the rows, and of rows that depend on them
     priors: Callable[[Any], NDArray]
-    # from a point and labels to what objects of each label are worth (T,), where the rows enter it
-    worth: Callable[[Any, NDArray[np.int64]], NDArray]
+    # from a point and labels to what objects of each label are worth (T,), and the rest, where the
+    # rows enter it
+    worth: Callable[[Any, NDArray[np.int64]], tuple[NDArray, float]]
 
 
 @dataclass_state
@@ -41,6 +42,7 @@ class ClusterSliceState(PartitionStepState):
     tune: bool
     scale: np.ndarray
     n_updates: int
+    alone: bool
 
 
 class ClusterSlice(PartitionStep):
@@ -54,7 +56,8 @@ class ClusterSlice(PartitionStep):
     One evaluation of all objects' log densities, summed by cluster, therefore serves a step of
     slice sampling (Neal 2003) for all clusters at once, however much more is known of one than of
     another. The first interval of a number is of the width that its updates have had during the
-    warm-up, over the root of one more than the number of objects in the cluster.
+    warm-up, over the root of one more than the number of objects in the cluster. Where rows prove
+    to matter to other clusters after all, one cluster is drawn after another from then on.
 
     Parameters
     ----------
@@ -69,8 +72,7 @@ class ClusterSlice(PartitionStep):
     ------
     UnservedModelError
         If the variables are not such rows, or have more than a few numbers a label
-        (`parts.MOST_SLICED`): a step that moves all of them together, NUTS, is better then. While
-        sampling, if rows prove to enter the log densities of other clusters' objects.
+        (`parts.MOST_SLICED`): a step that moves all of them together, NUTS, is better then.
 
     Examples
     --------
@@ -135,7 +137,7 @@ class ClusterSlice(PartitionStep):
         """Forget what was learnt of scales."""
         start = initial_point(self.model)
         self.scale = np.ones(sum(block.rows.table(start).shape[1] for block in self._blocks))
-        self.n_updates, self.tune = 0, True
+        self.n_updates, self.tune, self.alone = 0, True, True
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         """Start a chain."""
@@ -156,40 +158,51 @@ class ClusterSlice(PartitionStep):
             counts = np.bincount(own, minlength=evidence.truncation)
             table = rows.table(new)
 
-            def log_density(
-                values,
-                wanted,
-                rows=rows,
-                priors=priors,
-                worth=worth,
-                own=own,
-                table=table,
-                column=column,
-            ) -> NDArray[np.float64]:
-                found = np.empty(values.shape)
-                for here, there in zip(values, found, strict=True):
-                    table[:, column] = here
-                    new.update(rows.written(new, table))
-                    with np.errstate(invalid="ignore"):
-                        there[:] = priors(new) + worth(new, own)
-                return np.where(np.isnan(found), -np.inf, found)
+            def log_densities(
+                here, rows=rows, priors=priors, worth=worth, own=own, table=table, column=column
+            ) -> tuple[NDArray[np.float64], float]:
+                table[:, column] = here
+                new.update(rows.written(new, table))
+                with np.errstate(invalid="ignore"):
+                    each, rest = worth(new, own)
+                    return priors(new) + each, rest
 
             start, narrower = table[:, column].copy(), np.sqrt(1.0 + counts)
-            width = self.scale[number] / narrower
-            found, held = draw_slices(self.rng, start, width, log_density)
-            (together,) = log_density(found[None], None)
-            if not close(held, together).all():
-                # Each was drawn while the others were somewhere else.
-                raise UnservedModelError(
-                    f"{', '.join(map(repr, rows.names))}: expected that what a cluster has of them "
-                    "enters the log densities of its own objects alone, as where the model was "
-                    "read; found draws where it enters those of others. Give such variables "
-                    "another step: step=pm.NUTS([...])"
-                )
+            found = self._drawn(start, self.scale[number] / narrower, log_densities)
+            table[:, column] = found
+            new.update(rows.written(new, table))
             if self.tune:
                 moved = _WIDTH * np.mean(abs(found - start) * narrower)
                 self.scale[number] += (moved - self.scale[number]) / min(self.n_updates, 50)
         return new, [{}]
+
+    def _drawn(self, start: NDArray, width: NDArray, log_densities) -> NDArray[np.float64]:
+        """Draw what labels have (T,), side by side, or one after another if they are not alone."""
+        if self.alone:
+
+            def side_by_side(values, wanted) -> NDArray[np.float64]:
+                found = [np.add(*log_densities(here)) for here in values]
+                return np.where(np.isnan(found), -np.inf, found)
+
+            found, held = draw_slices(self.rng, start, width, side_by_side)
+            if close(held, side_by_side(found[None], None)[0]).all():
+                return found
+            # Each was drawn while the others were somewhere else, and that matters.
+            self.alone = False
+        found = start.copy()
+        for label in range(len(start)):
+
+            def by_itself(values, wanted, label=label) -> NDArray[np.float64]:
+                there = np.empty(values.shape)
+                for value, own in zip(values, there, strict=True):
+                    found[label] = value[0]
+                    each, rest = log_densities(found)
+                    own[0] = each.sum() + rest
+                return np.where(np.isnan(there), -np.inf, there)
+
+            one = slice(label, label + 1)
+            found[one], _ = draw_slices(self.rng, start[one], width[one], by_itself)
+        return found
 
     def _numbers(self, point) -> Iterator[tuple[_Block, int]]:
         """Yield what labels have one number of each."""

@@ -189,13 +189,14 @@ class _Reading:
         self._entries = densities.compiled(*self.way)
 
     def _switch(self, rng: np.random.Generator) -> None:
-        """Let every switch be on at some of the points, and off at others."""
+        """Let all switches be on at the first of the points, and off at the second."""
         for rv in self.context.model.free_RVs:
             key = self.context.key(rv)
             if isinstance(rv.owner.op, BernoulliRV) and rv not in self.assignments:
-                first = rng.integers(2, size=self.points[0][key].shape)
-                for number, point in enumerate(self.points):
-                    point[key] = np.asarray(first ^ (number % 2), point[key].dtype)
+                drawn = rng.integers(2, size=(len(self.points), *self.points[0][key].shape))
+                drawn[0], drawn[1] = 1, 0
+                for point, own in zip(self.points, drawn, strict=True):
+                    point[key] = np.asarray(own, point[key].dtype)
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split labels (..., N) by assignment."""

@@ -13,7 +13,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.clusters.sweep import capacity
 from pm_match.declared.parts import Likelihoods
-from pm_match.declared.rows import given
+from pm_match.declared.rows import given, prior_by_row
 from pm_match.declared.term import LabelTable
 from pm_match.reading import as_read
 from pm_match.reading.context import Context
@@ -23,7 +23,7 @@ from pm_match.reading.label_tables import (
     prior_draws,
     value_density,
 )
-from pm_match.reading.owners import Owned, close, each_label
+from pm_match.reading.owners import OTHER_STEPS, Owned, close, each_label
 from pm_match.reading.parts import UnservedModelError
 
 # A table of more cells than this is worth the seconds that it takes to compile it well: one row of
@@ -39,15 +39,28 @@ class LikelihoodAccess:
         factors = [model[name] for name in evidence.factors]
         assignments = [model[name] for name in evidence.assignments]
         self.keys = [model.rvs_to_values[rv].name for rv in assignments]
+        context = Context.of(model)
+        ancestry = context.ancestry
         fast = evidence.truncation * len(evidence.owner) > _LARGE
         self._way = 1 if fast else evidence.batch, evidence.conditions, fast
         self._densities = LabelDensities(model, factors, assignments)
         self.entries = self._densities.compiled(*self._way)
         self._some = {tuple(True for _ in factors): self.entries}
-        self.draw_rows: Callable[..., dict[str, NDArray]] | None = None
-        if evidence.redrawn:
-            own = [model[name] for rows in evidence.redrawn for name in rows.names]
-            self.draw_rows = prior_draws(model, own, given(Context.of(model), own))
+        order = [str(rv.name) for rv in model.free_RVs]
+        redrawn = sorted(evidence.redrawn, key=lambda rows: max(map(order.index, rows.names)))
+        inside = {name for rows in redrawn for name in rows.names}
+        on_rows = [
+            rows
+            for rows in redrawn
+            if inside & {p.name for n in rows.names for p in ancestry.parents[model[n]]}
+        ]
+        self.priors_on_rows = [prior_by_row(model, rows)[1] for rows in on_rows]
+        # Where rows depend on rows, one after another, given those that are drawn before.
+        groups = [[rows] for rows in redrawn] if on_rows else [redrawn] if redrawn else []
+        self.draw_rows = []
+        for group in groups:
+            own = [model[name] for rows in group for name in rows.names]
+            self.draw_rows.append((group, prior_draws(model, own, given(context, own))))
         # What depends on labels itself is a factor, and counted as such.
         own = [model[name] for name in evidence.parameters if name not in evidence.factors]
         self.log_prior = value_density(model, own)
@@ -101,31 +114,33 @@ class LikelihoodState(EvidenceState):
             constant=np.zeros(1),
         )
         self.terms = [(number, self.term)]
-        self._before: NDArray | None = None
 
     def refreshed(
         self, rng: np.random.Generator, point: Point, labels: Sequence[NDArray[np.int64]]
     ) -> Point:
-        """Draw the rows of empty labels from their prior."""
+        """Draw the rows of empty labels from their prior, if that is nothing to all the rest.
+
+        Rows may matter where none was seen to when the model was read.
+        """
         evidence = self.evidence
         counts = np.bincount(labels[evidence.clustering], minlength=evidence.truncation)
-        self._before = None
-        if self.access.draw_rows is None or counts.all():
+        if not self.access.draw_rows or counts.all():
             return point
-        drawn = self.access.draw_rows(rng, point)
         new = dict(point)
-        for rows in evidence.redrawn:
-            new |= rows.replaced(point, drawn, counts == 0)
+        for group, draw in self.access.draw_rows:
+            drawn = draw(rng, new)
+            for rows in group:
+                new |= rows.replaced(point, drawn, counts == 0)
         own = np.split(labels[evidence.clustering][None], self._ends, axis=1)
-        self._before = self._owned.total(self.access.entries(point, own))[:, 0]
+        for told in (lambda here: self.access.entries(here, own), self._priors_of(counts > 0)):
+            if not close(told(point), told(new)).all():
+                return point
         return new
 
-    def undisturbed(self) -> bool:
-        """Whether all objects are worth what they were before the rows of empty labels were drawn.
-
-        Rows may matter to others where none was seen when the model was read.
-        """
-        return self._before is None or bool(close(self._before, self._worth()).all())
+    def _priors_of(self, which: NDArray[np.bool_]) -> Callable[[Point], NDArray]:
+        """Make the log densities of some labels' rows, where rows depend on rows."""
+        priors = self.access.priors_on_rows
+        return lambda point: np.array([own(point)[which].sum() for own in priors])
 
     def _worth(self) -> NDArray[np.float64]:
         """Return what the units (U,) are worth where they are."""
@@ -140,18 +155,20 @@ class LikelihoodState(EvidenceState):
 
     def by_label(
         self, keys: Collection[str]
-    ) -> Callable[[Point, NDArray[np.int64]], NDArray[np.float64]]:
+    ) -> Callable[[Point, NDArray[np.int64]], tuple[NDArray[np.float64], float]]:
         """Make what sums up the log densities of the objects of each label (T,), at labels (N,).
 
-        Of the factors that the values `keys` enter: the others stay what they are if these move.
+        And those of no object. Of the factors that the values `keys` enter: the others stay what
+        they are if these move.
         """
         compiled, which = self.access.entries_with(keys)
         owner = self.evidence.owner[which]
         owned = owner >= 0
 
-        def sums(point: Point, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        def sums(point: Point, labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
             (entries,) = compiled(point, np.split(labels[None], self._ends, axis=1))
-            return np.bincount(labels[owner[owned]], entries[owned], self.evidence.truncation)
+            own = np.bincount(labels[owner[owned]], entries[owned], self.evidence.truncation)
+            return own, float(entries[~owned].sum())
 
         return sums
 
@@ -197,8 +214,7 @@ class LikelihoodState(EvidenceState):
             raise UnservedModelError(
                 f"{', '.join(map(repr, self.evidence.factors))}: expected log densities whose "
                 "entries depend on the labels of one object each, as those had that the model was "
-                "read at; found draws of labels where they depend on several. Give the labels "
-                "another step: step=pm.CategoricalGibbsMetropolis([...])"
+                f"read at; found draws of labels where they depend on several. {OTHER_STEPS}"
             )
 
     def log_prior(self, point: Point) -> float:

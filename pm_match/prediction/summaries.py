@@ -46,7 +46,7 @@ def summary_dataset(
     for axis, size in enumerate(shape):
         if axis < len(first):
             dim, own = object_axis(points, first[axis])
-            if dim in dims:
+            while dim in dims:
                 dim = f"{dim}_other"
                 own = {f"{name}_other": (dim, np.asarray(x)) for name, x in own.items()}
         else:

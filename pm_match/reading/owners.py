@@ -11,6 +11,11 @@ from pm_match.reading.parts import UnservedModelError
 Entries = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 _CLOSE = 1e-8
+# What is left to do where labels prove to be none of ours while they are sampled.
+OTHER_STEPS = (
+    "Sample by PyMC's own steps, of labels and weights both: "
+    "pm.sample(step=[pm.CategoricalGibbsMetropolis([...]), pm.NUTS([...])])"
+)
 # Entries of a unit that are added up one after the other, all units at once.
 _FEW = 16
 
@@ -132,7 +137,6 @@ class Owned:
         if not close(free, free[:1]).all():
             raise UnservedModelError(
                 "expected log densities in which labels matter where they did when the model was "
-                "read; found a draw where they matter elsewhere. Give the labels another step: "
-                "step=pm.CategoricalGibbsMetropolis([...])"
+                f"read; found a draw where they matter elsewhere. {OTHER_STEPS}"
             )
         return float(free[0].sum()) if free.size else 0.0

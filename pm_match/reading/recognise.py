@@ -66,10 +66,10 @@ class Reader:
         refusals: dict[str, str] = {}
         for own in self.kinds:
             found, refused = own.parts(self.context)
-            if found and (why := max(map(self._unsteady, self.model.observed_RVs), default="")):
-                refused |= {name: why for part in found for name in part.names}
-                found = []
             for part in found:
+                if why := self._unsteady_part(part):
+                    refused |= dict.fromkeys(part.names, why)
+                    continue
                 named = [name for name in part.names if name in self.known]
                 refusals |= dict.fromkeys(named, _NO_KNOWN)
                 parts += [] if named else [part]
@@ -101,6 +101,13 @@ class Reader:
             f"the log density of {rv.name!r} is random, as with pm.Simulator or pm.Minibatch; "
             "expected one that is the same whenever it is evaluated"
         )
+
+    def _unsteady_part(self, part: Part) -> str:
+        """Say that the log density of something that a part's variables enter is random."""
+        own = [self.model[name] for name in part.names]
+        below = [child for rv in own for child in self.context.ancestry.children(rv)]
+        found = map(self._unsteady, dict.fromkeys([*own, *below]))
+        return next((why for why in found if why), "")
 
     def _must_be_defined(self) -> None:
         """Refuse priors that are defined nowhere: formulas have finite results for them, too."""

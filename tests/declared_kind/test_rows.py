@@ -19,13 +19,19 @@ SCALE = 10.0
 GRID = SCALE * np.linspace(-6.0, 6.0, 121)
 
 
-def mixture(means, n=6, seed=1, prior=None, also=lambda mu: None):
-    """Declare Student data of two clusters around `means` of two numbers."""
+def mixture(means, n=6, seed=1, prior=None, also=lambda mu: None, free=None):
+    """Declare Student data of two clusters around `means` of two numbers.
+
+    `free`: the mean of one more number, which is no object's.
+    """
     x = SCALE * (np.random.default_rng(seed).normal(size=n) + np.resize([-1.0, 1.0], n))
     with pm.Model() as model:
         cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=n)
         mu = pm.Normal("mu", 0.0, 2.0 * SCALE, shape=2) if prior is None else prior()
-        pm.StudentT("x", nu=5, mu=means(mu)[cluster], sigma=SCALE, observed=x)
+        own = means(mu)[cluster]
+        if free is not None:
+            own, x = pt.concatenate([own, [free(mu)]]), np.append(x, 0.0)
+        pm.StudentT("x", nu=5, mu=own, sigma=SCALE, observed=x)
         also(mu)
     return model
 
@@ -58,7 +64,7 @@ def apart(gap):
 
 def law(model, gap, penalty):
     """Enumerate labels, with means on a grid: log probabilities (2^n, M, M) of what is declared."""
-    x = model.rvs_to_values[model["x"]].eval()
+    x = model.rvs_to_values[model["x"]].eval()[:5]
     first, second = np.meshgrid(GRID, GRID, indexing="ij")
     prior = stats.norm.logpdf(first, 0, 2 * SCALE) + stats.norm.logpdf(second, 0, 2 * SCALE)
     means = first, np.maximum(second, first - gap)
@@ -70,34 +76,41 @@ def law(model, gap, penalty):
     return labels, whole + penalty(first)
 
 
-@pytest.mark.parametrize(
-    ("gap", "penalty", "also"),
-    [
-        (5.0, lambda mu: 0.0, lambda mu: None),
-        (20.0, lambda mu: 0.0, lambda mu: None),
-        (
-            90.0,
-            lambda mu: -np.maximum(mu - 12.0, 0.0),
-            lambda mu: pm.Potential("low", -pt.maximum(mu[0] - 12.0, 0.0)),
-        ),
-    ],
-)
-def test_an_update_of_labels_leaves_the_law_alone(gap, penalty, also, monkeypatch):
+PENALTY = {"also": lambda mu: pm.Potential("low", -pt.maximum(mu[0] - 12.0, 0.0))}
+FREE = {"free": lambda mu: pt.maximum(mu[0], 12.0)}
+LAWS = {
+    "gap": (5.0, {}, lambda first: 0.0),
+    "wide gap": (20.0, {}, lambda first: 0.0),
+    "penalty": (90.0, PENALTY, lambda first: -np.maximum(first - 12.0, 0.0)),
+    "free": (90.0, FREE, lambda first: stats.t.logpdf(np.maximum(first, 12.0) / SCALE, 5)),
+}
+
+
+@pytest.mark.parametrize("case", LAWS)
+@pytest.mark.parametrize("step", ["ClusterGibbs", "ClusterSlice"])
+def test_an_update_leaves_the_law_alone(step, case, monkeypatch):
     """Empty clusters' means are drawn, and means swapped, where that is nothing to the rest."""
     monkeypatch.setattr("pm_match.clusters.collapsed.ANCHORED_SWAPS", 1.0)
-    model = mixture(apart(gap), n=5, also=also)
+    gap, options, penalty = LAWS[case]
+    model = mixture(apart(gap), n=5, **options)
+    own = evidence(model).sliced
+    if step == "ClusterSlice" and not own:
+        pytest.skip("NUTS draws these means")
     labels, logs = law(model, gap, penalty)
     p = np.exp(logs - logs.max()).ravel()
     rng, n_draws = np.random.default_rng(2), 4000
     draws = rng.choice(p.size, n_draws, p=p / p.sum())
     of, one, two = np.unravel_index(draws, logs.shape)
-    step = pmm.ClusterGibbs([model["cluster"], model["weights"]], model=model, rng=3)
+    names = ["mu"] if step == "ClusterSlice" else ["cluster", "weights"]
+    step = getattr(pmm, step)([model[name] for name in names], model=model, rng=3)
     point, after = model.initial_point(0), []
-    for place, a, b in zip(labels[of], GRID[one], GRID[two], strict=True):
-        new, _ = step.step(point | {"cluster": place, "mu": np.array([a, b])})
+    # Means beside the grid's.
+    grid = np.column_stack([GRID[one], GRID[two]])
+    grid = grid + rng.uniform(-0.5, 0.5, grid.shape) * (GRID[1] - GRID[0])
+    for place, means in zip(labels[of], grid, strict=True):
+        new, _ = step.step(point | {"cluster": place, "mu": means})
         after.append([*new["mu"], *new["cluster"]])
-    before = np.column_stack([GRID[one], GRID[two], labels[of]])
-    after = np.array(after)
+    before, after = np.column_stack([grid, labels[of]]), np.array(after)
     assert (before != after).any(axis=1).mean() > 0.5
 
     def told(draws):
@@ -111,25 +124,28 @@ def test_an_update_of_labels_leaves_the_law_alone(gap, penalty, also, monkeypatc
     assert (abs(change) < 4.0 * np.maximum(error, 1e-9)).all(), change / error
 
 
-def hidden(mu):
-    """Let the first mean matter to the second cluster where nobody looks."""
-    return pt.stack([mu[0], mu[1] + pt.maximum(mu[0] - 90.0, 0.0)])
+def test_rows_that_others_depend_on_are_not_drawn_without_these():
+    """Means of means of empty clusters matter to means of full ones, in places."""
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=3)
+        nu = pm.Normal("nu", 0.0, 20.0, shape=2)
+        mu = pm.Normal("mu", pt.stack([nu[0], pt.maximum(nu[1], nu[0] - 15.0)]), shape=2)
+        pm.StudentT("x", nu=5, mu=mu[cluster], sigma=200.0, observed=np.array([-1.0, 0.0, 1.0]))
+    assert {rows.names for rows in evidence(model).redrawn} == {("nu",), ("mu",)}
+    step = pmm.ClusterGibbs([model["cluster"], model["weights"]], model=model, rng=0)
+    point, rng = model.initial_point(0), np.random.default_rng(1)
+    for _ in range(300):
+        nu = rng.normal(0.0, 20.0, size=2)
+        mu = rng.normal([nu[0], max(nu[1], nu[0] - 15.0)])
+        labels = np.full(3, rng.integers(2))
+        new, _ = step.step(point | {"nu": nu, "mu": mu, "cluster": labels})
+        means = new["nu"][0], max(new["nu"][1], new["nu"][0] - 15.0)
+        assert (abs(new["mu"] - means) < 6.0).all()
 
 
-def test_a_slice_of_a_mean_that_matters_to_others_is_refused():
-    model = mixture(hidden)
-    step = pmm.ClusterSlice([model["mu"]], model=model, rng=0)
-    point = model.initial_point(0) | {"cluster": np.arange(6) % 2}
-    step.step(point)
-    with pytest.raises(pmm.UnservedModelError, match=r"'mu': expected that what a cluster has"):
-        step.step(point | {"mu": np.array([150.0, -60.0])})
-
-
-def test_another_step_may_be_given():
-    model = mixture(hidden)
-    with model:
-        nuts = pm.NUTS([model["mu"]])
-    assert "mu" in few_draws(model, step=nuts).posterior
+def test_models_of_such_means_are_searched_and_sampled():
+    draws = few_draws(mixture(apart(20.0)), draws=50, tune=50, chains=2)
+    assert draws.posterior.sizes["draw"] == 50
 
 
 # -- what is added up -----------------------------------------------------------------------------
@@ -180,6 +196,17 @@ def test_rare_effects_of_neighbours_are_seen():
         pm.StudentT("x", nu=5, mu=mu[cluster] + spills * before, sigma=0.5, observed=np.zeros(6))
     with pytest.raises(pmm.UnservedModelError, match="labels of more than one object"):
         pmm.steps(model)
+
+
+@pytest.mark.parametrize("n_switches", [2, 3])
+def test_several_switches(n_switches):
+    y = np.random.default_rng(0).poisson(2.0, size=12)
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=12)
+        there = [pm.Bernoulli(f"there_{k}", 0.3, shape=12) for k in range(n_switches)]
+        mean = pm.LogNormal("mean", 0.5, 1.0, shape=2)
+        pm.Poisson("y", pt.prod(there, axis=0) * mean[cluster] + 0.3, observed=y)
+    np.testing.assert_array_equal(evidence(model).owner, np.arange(12))
 
 
 def test_labels_that_matter_where_they_did_not_are_refused_in_words():
