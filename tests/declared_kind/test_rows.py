@@ -151,7 +151,17 @@ def test_models_of_such_means_are_searched_and_sampled():
 # -- what is added up -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("total", [pt.sum, lambda own: own.sum(axis=1).sum(), lambda own: own])
+SUMS = [
+    pt.sum,
+    lambda own: own.sum(axis=1).sum(),
+    lambda own: own,
+    lambda own: -pt.sum(-own),
+    lambda own: -0.5 * (-2.0 * own).sum(),
+    lambda own: pm.HalfNormal("scale") * own.sum(),
+]
+
+
+@pytest.mark.parametrize("total", SUMS)
 def test_potentials_may_be_sums(total):
     x = np.random.default_rng(0).normal(size=(8, 2))
     with pm.Model() as model:
@@ -165,6 +175,7 @@ def test_potentials_may_be_sums(total):
     labels = state.labels(point)
     state.load(point, labels)
     expected = stats.logistic.logpdf(x, point["mu"][point["cluster"]]).sum()
+    expected *= np.exp(point.get("scale_log__", 0.0))
     assert state.evidence[0].log_marginal(point, labels) == pytest.approx(expected)
     assert testing.plain_log_joint(state, point, labels) == pytest.approx(state.log_joint())
 
