@@ -190,7 +190,7 @@ def _of_data(
         law = holes.law(np.stack([predictor.of_missing(rng, place, holes, wanted) for _ in draws]))
         for table, own in zip(whole.values(), law.summaries(weight, levels), strict=True):
             table.ravel()[missing[wanted]] = own
-    return {name: holes.whole(table) for name, table in whole.items()}
+    return {name: holes.whole(own) if holes.whole else own for name, own in whole.items()}
 
 
 def _known(holes: Holes) -> dict[str, NDArray[np.float64]]:

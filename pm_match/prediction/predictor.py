@@ -117,8 +117,8 @@ class Holes:
         Whether the first axis is of objects.
     axes : tuple of str
         Of tables that `whole` makes, the assignment whose objects each axis is of.
-    whole : callable
-        From what is said of the values to the table that is shown. Default: it is that table.
+    whole : callable or None
+        From what is said of the values to the table that is shown; None if it is that table.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Holes:
     summarised: tuple[tuple[str, float | None], ...] = NUMBERS
     by_object: bool = True
     axes: tuple[str, ...] = ()
-    whole: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray
+    whole: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
 
 
 class Predictor:

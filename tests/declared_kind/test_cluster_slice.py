@@ -78,7 +78,9 @@ def test_density_is_the_declared_one(declare):
             table = block.rows.table(point)
             table[:, column] = values
             there = {**point, **block.rows.written(point, table)}
-            return block.priors(there) + block.worth(there, labels[0]), joint(there)
+            each, rest = block.worth(there, labels[0])
+            assert rest == 0.0
+            return block.priors(there) + each, joint(there)
 
         here = block.rows.table(point)[:, column]
         before, joint_before = density(here)
