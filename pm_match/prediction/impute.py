@@ -76,10 +76,10 @@ def impute(
     -------
     Dataset
         For every domain with features, every variable with columns, and every network, ``<name>``,
-        ``<name>_lower`` and ``<name>_upper``, in its shape (networks as matrices; of two axes with
-        the same objects, the second's dim ends in "_other"): mean and ends of the interval where a
-        value is missing, and the value itself where it is not. For categories ``<name>``, the most
-        probable one, and ``<name>_probability``.
+        ``<name>_lower`` and ``<name>_upper``, in its shape (networks as matrices; of several axes
+        with the same objects, the dims of all but the first end in "_other"): mean and ends of the
+        interval where a value is missing, and the value itself where it is not. For categories
+        ``<name>``, the most probable one, and ``<name>_probability``.
 
     Raises
     ------

@@ -35,8 +35,8 @@ def summary_dataset(
 
     `variable`: an observed variable; `values`: by the name that each gets; all of one shape, the
     variable's but for the number of objects; `objects`: new ones, which the first axis is of, or
-    the assignments whose objects the first axes are of. Of two axes of the same objects, names that
-    belong to the second end in "_other".
+    the assignments whose objects the first axes are of. Of several axes of the same objects, names
+    that belong to all but the first end in "_other".
     """
     (shape,) = {own.shape for own in values.values()}
     first = [objects] if isinstance(objects, NewObjects) else objects
@@ -46,9 +46,12 @@ def summary_dataset(
     for axis, size in enumerate(shape):
         if axis < len(first):
             dim, own = object_axis(points, first[axis])
-            while dim in dims:
-                dim = f"{dim}_other"
-                own = {f"{name}_other": (dim, np.asarray(x)) for name, x in own.items()}
+            ending = ""
+            while f"{dim}{ending}" in dims:
+                ending += "_other"
+            if ending:
+                dim = f"{dim}{ending}"
+                own = {f"{name}{ending}": (dim, np.asarray(x)) for name, x in own.items()}
         else:
             dim = given[axis] or f"{variable}_dim_{axis}"
             labels = model.coords.get(dim)

@@ -90,7 +90,7 @@ def mean(rv: RV) -> RV:
 
 
 def scale(rv: RV) -> RV:
-    """Return the standard deviation of a normal variable, or the scale of a Gamma one."""
+    """Return the standard deviation of a normal variable."""
     return parameters(rv)[1]
 
 

@@ -277,6 +277,15 @@ def test_minibatches_are_refused(declare):
         pmm.steps(declare())
 
 
+def test_what_is_random_elsewhere_does_not_matter():
+    values = np.random.default_rng(0).normal(size=(N, 3))
+    with pm.Model() as model:
+        loadings, latent = pm.Normal("loadings", shape=(3, 1)), pm.Normal("latent", shape=(N, 1))
+        pm.Normal("x", latent @ loadings.T, tau=pm.Gamma("tau", 1.0, 1.0), observed=values)
+        pm.Simulator("y", lambda rng, m, size=None: rng.normal(m), pm.Normal("m"), observed=0.0)
+    assert read(model).parts
+
+
 def wide(n=40, inside=300):
     """Declare a table whose intermediate results are far larger than it is."""
     x = np.random.default_rng(0).normal(size=n)

@@ -180,6 +180,17 @@ def test_potentials_may_be_sums(total):
     assert testing.plain_log_joint(state, point, labels) == pytest.approx(state.log_joint())
 
 
+def test_products_of_sums_are_no_sums():
+    x = np.random.default_rng(0).normal(size=8)
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=8)
+        mu = pm.Normal("mu", 0.0, 2.0, shape=2)
+        own = pm.logp(pm.Logistic.dist(mu[cluster], 1.0), x)
+        pm.Potential("x", own.sum() * pt.sqr(own).sum())
+    with pytest.raises(pmm.UnservedModelError, match="labels of more than one object"):
+        pmm.steps(model)
+
+
 # -- what is switched on and off ------------------------------------------------------------------
 
 

@@ -129,6 +129,20 @@ def test_axes_have_the_objects_names():
     assert found["knows"].sel(person="c", person_other="c").item() == 0.0
 
 
+def test_three_axes_of_the_same_objects_have_names_of_their_own():
+    x = np.random.default_rng(0).integers(2, size=(3, 3, 3)).astype(float)
+    x[0, 1, 2] = np.nan
+    with pm.Model(coords={"person": list("abc")}) as model:
+        weights = pm.Dirichlet("weights", np.ones(2))
+        axes = [pm.Categorical(f"cluster_{k}", weights, dims="person") for k in range(3)]
+        density = pm.Beta("density", 1.0, 1.0, shape=(2, 2, 2))
+        pmm.BlockNetwork("trust", axes=axes, density=density, observed=x)
+    found = pmm.impute(few_draws(model), model, random_seed=0, progressbar=False)["trust"]
+    assert found.dims == ("person", "person_other", "person_other_other")
+    place = dict(zip(found.dims, "abc", strict=True))
+    assert 0.0 < found.sel(place).item() < 1.0
+
+
 def test_cells_that_are_not_listed():
     listed = sparse.coo_array(([1.0, 2.0, 0.0], ([0, 1, 2], [1, 0, 1])), shape=(3, 2))
     model = pmm.models.relational_clusters(
