@@ -247,6 +247,45 @@ def prior_entered_by(
     return np.array([_by_row(own, rows).any(axis=0) for own in each])
 
 
+class Redraw:
+    """Draws the rows of empty labels from their priors, where that is nothing to all the rest."""
+
+    def __init__(self, context: Context, redrawn: Sequence[LabelRows]):
+        model, ancestry = context.model, context.ancestry
+        order = [str(rv.name) for rv in model.free_RVs]
+        ordered = sorted(redrawn, key=lambda rows: max(map(order.index, rows.names)))
+        inside = {name for rows in ordered for name in rows.names}
+        on_rows = [
+            rows
+            for rows in ordered
+            if inside & {p.name for n in rows.names for p in ancestry.parents[model[n]]}
+        ]
+        self._priors = [prior_by_row(model, rows)[1] for rows in on_rows]
+        # Where rows depend on rows, one after another, given those that are drawn before.
+        groups = [[rows] for rows in ordered] if on_rows else [ordered] if ordered else []
+        self._draw = []
+        for group in groups:
+            own = [model[name] for rows in group for name in rows.names]
+            self._draw.append((group, prior_draws(model, own, given(context, own))))
+
+    def proposed(
+        self, rng: np.random.Generator, point: Mapping[str, NDArray], empty: NDArray[np.bool_]
+    ) -> dict[str, NDArray] | None:
+        """Return a point with new rows of `empty` labels (T,).
+
+        None if there are none, or if the priors of other rows would change.
+        """
+        if not self._draw or not empty.any():
+            return None
+        new = dict(point)
+        for group, draw in self._draw:
+            drawn = draw(rng, new)
+            for rows in group:
+                new |= rows.replaced(point, drawn, empty)
+        told = [[own(here)[~empty].sum() for own in self._priors] for here in (point, new)]
+        return new if close(*map(np.array, told)).all() else None
+
+
 def _by_row(found: Sequence[NDArray], rows: LabelRows) -> NDArray:
     """Bring what is found of each variable of rows to (T, ...)."""
     whole = np.stack(found) if rows.axis is None else np.moveaxis(found[0], rows.axis, 0)

@@ -8,6 +8,7 @@ What enters which log density is read from its graph.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from pymc.model.core import Model
 
 from pm_match.declared.parts import MOST_SLICED, Likelihoods
 from pm_match.declared.row_densities import MANY, RowDensities
-from pm_match.declared.rows import given, prior_by_row, prior_entered_by
+from pm_match.declared.rows import Redraw, prior_by_row, prior_entered_by
 from pm_match.numerics.slices import draw_slices
 from pm_match.numerics.sums import add_up
 from pm_match.reading import as_read
@@ -23,13 +24,24 @@ from pm_match.reading.ancestry import RV, names
 from pm_match.reading.context import Context
 from pm_match.reading.entering import Marks
 from pm_match.reading.evidence import Point
-from pm_match.reading.label_tables import prior_draws, value_density
+from pm_match.reading.label_tables import value_density
+from pm_match.reading.owners import close
 from pm_match.reading.parts import Component, UnservedModelError
 from pm_match.sharded.evidence import Ask, Chunk, Scorer, ShardedEvidence, Sums, Wrong, first
 
-# A try: the values that log densities read, and of which clusters' rows (T,) they are asked for,
-# all if None.
-Try = tuple[dict[str, NDArray], NDArray[np.bool_] | None]
+
+class Try(NamedTuple):
+    """Values that log densities are asked for by.
+
+    `point`: the values that they read; `wanted` (T,): of which clusters' rows, all if None;
+    `renamed` (T,): what clusters are called, if not what they were when labels were drawn.
+    """
+
+    point: dict[str, NDArray]
+    wanted: NDArray[np.bool_] | None = None
+    renamed: NDArray[np.int64] | None = None
+
+
 # Values that are tried in one pass where a slice shrinks.
 _TRIES = 2
 # First intervals, in what one update moves a number by.
@@ -74,7 +86,7 @@ class LikelihoodScorer(Scorer):
 
     def table(self, chunk: Chunk, parameters: Sequence[Try]) -> NDArray[np.float64]:
         """Sum of each row's log densities, by the one try that there is."""
-        ((point, _),) = parameters
+        ((point, *_),) = parameters
         n, found = len(next(iter(chunk.values()))), []
         # As many clusters at once as it is not worth to compile log densities well for.
         step = max(MANY // self._n_clusters // n, 1)
@@ -92,11 +104,12 @@ class LikelihoodScorer(Scorer):
         found = np.zeros((len(parameters), n_clusters, n_cells))
         for start in range(0, len(labels), _BLOCK):
             own = labels[start : start + _BLOCK]
-            for (point, wanted), sums in zip(parameters, found, strict=True):
+            for (point, wanted, renamed), sums in zip(parameters, found, strict=True):
                 rows = np.flatnonzero(own >= 0 if wanted is None else wanted[own])
                 if len(rows):
                     some = {name: values[start + rows] for name, values in chunk.items()}
-                    add_up(self._cells(point, some, own[rows]), own[rows], sums)
+                    there = own[rows] if renamed is None else renamed[own[rows]]
+                    add_up(self._cells(point, some, there), there, sums)
         return (found.swapaxes(0, 1),)
 
 
@@ -140,7 +153,7 @@ class ShardedLikelihoods(ShardedEvidence):
         _check_children(context, [*drawn, *shared], factors, component.hyperparameters)
         touched = dict.fromkeys(rv for rv in (*drawn, *shared, *children) if rv.name not in factors)
         self._log_prior = value_density(model, [*touched])
-        self._redraw = prior_draws(model, drawn, given(context, drawn)) if drawn else None
+        self._redraw = Redraw(context, evidence.redrawn)
         self._enters = self._entered(context)
         self._groups = _apart(self._enters)
         n_passes = len(self._groups) + len(self._shared)
@@ -187,13 +200,11 @@ class ShardedLikelihoods(ShardedEvidence):
 
     def parameters(self, point: Point) -> dict[str, list[Try]]:
         """Return one try: what there is at a point, asked for in all clusters."""
-        return self._tries([point], [None])
+        return self._tries([Try(dict(point))])
 
-    def _tries(
-        self, points: Sequence[Point], wanted: Sequence[NDArray[np.bool_] | None]
-    ) -> dict[str, list[Try]]:
-        read = [{key: point[key] for key in self._keys} for point in points]
-        return {name: list(zip(read, wanted, strict=True)) for name in self._own}
+    def _tries(self, tries: Sequence[Try]) -> dict[str, list[Try]]:
+        read = [own._replace(point={k: own.point[k] for k in self._keys}) for own in tries]
+        return dict.fromkeys(self._own, read)
 
     def update(
         self,
@@ -209,10 +220,9 @@ class ShardedLikelihoods(ShardedEvidence):
             self._draw_group(rng, new, counts, group, ask, tuning)
         for number in range(len(self._shared)):
             self._draw_shared(rng, new, counts, number, ask, tuning)
-        if self._redraw is not None and not counts.all():
-            drawn = self._redraw(rng, new)
-            for rows in self.evidence.redrawn:
-                new |= rows.replaced(new, drawn, counts == 0)
+        drawn = self._redraw.proposed(rng, new, counts == 0)
+        if drawn is not None and close(*self._asked(ask, [Try(new), Try(drawn)])).all():
+            new |= drawn
 
     def _draw_group(self, rng, new, counts, group: list[int], ask: Ask, tuning: bool) -> None:
         """Draw numbers of all clusters that hold something."""
@@ -226,7 +236,7 @@ class ShardedLikelihoods(ShardedEvidence):
         def worth(points: Sequence[Point], wanted: NDArray) -> NDArray[np.float64]:
             which = np.zeros((len(points), len(counts)), np.bool_)
             which[:, held] = wanted.reshape(len(points), -1, n).any(axis=2)
-            cells = self._asked(ask, points, [*which])
+            cells = self._asked(ask, list(map(Try, points, which)))
             priors = [self._beside([own(point) for own in self._priors]) for point in points]
             found = np.concatenate([cells, np.array(priors)], axis=2)[:, held]
             own = [found[:, :, entered].sum(axis=2) for entered in self._enters[group]]
@@ -234,7 +244,15 @@ class ShardedLikelihoods(ShardedEvidence):
 
         start, numbers = table[place].ravel(), np.tile(group, len(held))
         narrower = np.repeat(np.sqrt(1.0 + counts[held]), n)
-        new |= write(self._drawn(rng, start, numbers, narrower, write, worth, tuning))
+        found, logs = self._drawn(rng, start, numbers, narrower, write, worth, tuning)
+        new |= write(found)
+        # Each was drawn while those of other clusters were somewhere else.
+        if not close(logs, worth([new], np.ones((1, len(found)), np.bool_))[0]).all():
+            raise UnservedModelError(
+                f"{', '.join(map(repr, self.names))}: over shards, expected what clusters have to "
+                "enter the log densities of their own objects, as it did where the model was read; "
+                "found a draw where it enters those of others. pmm.sample serves that"
+            )
 
     def _draw_shared(self, rng, new, counts, number: int, ask: Ask, tuning: bool) -> None:
         """Draw a number that all clusters share, or that their priors have."""
@@ -249,16 +267,17 @@ class ShardedLikelihoods(ShardedEvidence):
         def worth(points: Sequence[Point], wanted: NDArray) -> NDArray[np.float64]:
             found = np.array([self._log_prior(point) for point in points])
             if seen:
-                found += self._asked(ask, points, [None] * len(points)).sum(axis=(1, 2))
+                found += self._asked(ask, list(map(Try, points))).sum(axis=(1, 2))
             return found[:, None]
 
         start, numbers = np.array([new[key][place]]), np.array([len(self._enters) + number])
         narrower = np.sqrt([1.0 + seen * counts.sum()])
-        new |= write(self._drawn(rng, start, numbers, narrower, write, worth, tuning))
+        found, _ = self._drawn(rng, start, numbers, narrower, write, worth, tuning)
+        new |= write(found)
 
-    def _asked(self, ask: Ask, points, wanted) -> NDArray[np.float64]:
-        """Log densities (m, T, C) of all cells at some points, summed by cluster: one pass."""
-        found = ask(self._tries(points, wanted))
+    def _asked(self, ask: Ask, tries: Sequence[Try]) -> NDArray[np.float64]:
+        """Log densities (m, T, C) of all cells by some tries, summed by cluster: one pass."""
+        found = ask(self._tries(tries))
         return np.concatenate([found[name][0] for name in self._own], axis=2).swapaxes(0, 1)
 
     def _drawn(
@@ -270,8 +289,11 @@ class ShardedLikelihoods(ShardedEvidence):
         write: Callable[[NDArray], dict[str, NDArray]],
         worth: Callable[..., NDArray],
         tuning: bool,
-    ) -> NDArray[np.float64]:
-        """Draw numbers, from first intervals that follow how far they are moved while tuning."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Draw numbers, from first intervals that follow how far they are moved while tuning.
+
+        Return them, and their log densities as they were when each was accepted.
+        """
 
         def log_density(values: NDArray, wanted: NDArray) -> NDArray[np.float64]:
             with np.errstate(invalid="ignore"):
@@ -279,23 +301,31 @@ class ShardedLikelihoods(ShardedEvidence):
             return np.where(np.isnan(found), -np.inf, found)
 
         width = self._scale[numbers] / narrower
-        found, _ = draw_slices(rng, start, width, log_density, _TRIES)
+        found, held = draw_slices(rng, start, width, log_density, _TRIES)
         if tuning:
             moved = _WIDTH * abs(found - start) * narrower
             for number in np.unique(numbers):
                 away = moved[numbers == number].mean() - self._scale[number]
                 self._scale[number] += away / min(self._n_updates, _MEMORY)
-        return found
+        return found, held
 
     def draw(
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
         """Leave all as it is: `update` has drawn it."""
 
-    def relabel(self, new: dict[str, NDArray], source: NDArray[np.int64]) -> None:
-        """Let rows go with their labels."""
+    def relabel(self, new: dict[str, NDArray], source: NDArray[np.int64], ask: Ask) -> bool:
+        """Let rows go with their labels; say whether the density stays as it is."""
+        there = dict(new)
         for rows in self.evidence.rows:
-            new |= rows.taken(new, source)
+            there |= rows.taken(new, source)
+        before, after = self._asked(ask, [Try(new), Try(there, renamed=np.argsort(source))])
+        told = (
+            np.array([self._log_prior(point), *cells.sum(axis=0)])
+            for point, cells in ((new, before), (there, after))
+        )
+        new |= there
+        return bool(close(*told).all())
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         """Log likelihood (T,) of each cluster's objects: nothing is integrated out."""

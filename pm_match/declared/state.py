@@ -13,16 +13,11 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.clusters.sweep import capacity
 from pm_match.declared.parts import Likelihoods
-from pm_match.declared.rows import given, prior_by_row
+from pm_match.declared.rows import Redraw
 from pm_match.declared.term import LabelTable
 from pm_match.reading import as_read
 from pm_match.reading.context import Context
-from pm_match.reading.label_tables import (
-    Entries,
-    LabelDensities,
-    prior_draws,
-    value_density,
-)
+from pm_match.reading.label_tables import Entries, LabelDensities, value_density
 from pm_match.reading.owners import OTHER_STEPS, Owned, close, each_label
 from pm_match.reading.parts import UnservedModelError
 
@@ -40,27 +35,12 @@ class LikelihoodAccess:
         assignments = [model[name] for name in evidence.assignments]
         self.keys = [model.rvs_to_values[rv].name for rv in assignments]
         context = Context.of(model)
-        ancestry = context.ancestry
         fast = evidence.truncation * len(evidence.owner) > _LARGE
         self._way = 1 if fast else evidence.batch, evidence.conditions, fast
         self._densities = LabelDensities(model, factors, assignments)
         self.entries = self._densities.compiled(*self._way)
         self._some = {tuple(True for _ in factors): self.entries}
-        order = [str(rv.name) for rv in model.free_RVs]
-        redrawn = sorted(evidence.redrawn, key=lambda rows: max(map(order.index, rows.names)))
-        inside = {name for rows in redrawn for name in rows.names}
-        on_rows = [
-            rows
-            for rows in redrawn
-            if inside & {p.name for n in rows.names for p in ancestry.parents[model[n]]}
-        ]
-        self.priors_on_rows = [prior_by_row(model, rows)[1] for rows in on_rows]
-        # Where rows depend on rows, one after another, given those that are drawn before.
-        groups = [[rows] for rows in redrawn] if on_rows else [redrawn] if redrawn else []
-        self.draw_rows = []
-        for group in groups:
-            own = [model[name] for rows in group for name in rows.names]
-            self.draw_rows.append((group, prior_draws(model, own, given(context, own))))
+        self.redraw = Redraw(context, evidence.redrawn)
         # What depends on labels itself is a factor, and counted as such.
         own = [model[name] for name in evidence.parameters if name not in evidence.factors]
         self.log_prior = value_density(model, own)
@@ -122,25 +102,14 @@ class LikelihoodState(EvidenceState):
 
         Rows may matter where none was seen to when the model was read.
         """
-        evidence = self.evidence
-        counts = np.bincount(labels[evidence.clustering], minlength=evidence.truncation)
-        if not self.access.draw_rows or counts.all():
+        own = labels[self.evidence.clustering]
+        empty = np.bincount(own, minlength=self.evidence.truncation) == 0
+        new = self.access.redraw.proposed(rng, point, empty)
+        if new is None:
             return point
-        new = dict(point)
-        for group, draw in self.access.draw_rows:
-            drawn = draw(rng, new)
-            for rows in group:
-                new |= rows.replaced(point, drawn, counts == 0)
-        own = np.split(labels[evidence.clustering][None], self._ends, axis=1)
-        for told in (lambda here: self.access.entries(here, own), self._priors_of(counts > 0)):
-            if not close(told(point), told(new)).all():
-                return point
-        return new
-
-    def _priors_of(self, which: NDArray[np.bool_]) -> Callable[[Point], NDArray]:
-        """Make the log densities of some labels' rows, where rows depend on rows."""
-        priors = self.access.priors_on_rows
-        return lambda point: np.array([own(point)[which].sum() for own in priors])
+        split = np.split(own[None], self._ends, axis=1)
+        same = close(self.access.entries(point, split), self.access.entries(new, split)).all()
+        return new if same else point
 
     def _worth(self) -> NDArray[np.float64]:
         """Return what the units (U,) are worth where they are."""

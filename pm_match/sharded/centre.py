@@ -28,7 +28,7 @@ from pm_match.numerics.stick_breaking import draw_log_sticks, log_prior
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Clustering, Component, Structure, UnservedModelError
-from pm_match.sharded.evidence import Scorer, ShardedEvidence, Sums, added
+from pm_match.sharded.evidence import Ask, Scorer, ShardedEvidence, Sums, added
 from pm_match.sharded.shards import ChunkResult, Setting
 
 Call = Callable[..., list[Any]]
@@ -238,14 +238,11 @@ class Centre:
         if self._hyperparameters is not None:
             self.point = self._hyperparameters.update(self, self.point)
         self.point = dict(self.point)
-        for number, setting in self._settings.items():
-
-            def ask(parameters, number=number, setting=setting) -> Mapping[str, Sums]:
-                return added(call("add_up", setting, number, parameters))[number]
-
+        asks = {number: self._ask(call, number) for number in self._settings}
+        for number, ask in asks.items():
             counts = self._counts[self.component.evidence[number].clusterings[0]]
             self.evidence[number].update(self.rng, self.point, counts, ask, tuning)
-        accepted = self._swap()
+        accepted = self._swap(asks)
         new = dict(self.point)
         for clustering, points, counts in zip(
             self.clusterings, self._points, self._counts, strict=True
@@ -259,7 +256,12 @@ class Centre:
         self.point = new
         return {"swap_accepted": accepted}
 
-    def _swap(self) -> float:
+    def _ask(self, call: Call, number: int) -> Ask:
+        """Make the passes over the rows, by the labels that were drawn last, of one evidence."""
+        setting = self._settings[number]
+        return lambda parameters: added(call("add_up", setting, number, parameters))[number]
+
+    def _swap(self, asks: Mapping[int, Ask]) -> float:
         """Swap labels, by the prior alone (see `clusters.label_swap`); return how many were."""
         if not all(self.component.evidence[number].exchangeable for number in self._seen):
             return 0.0
@@ -267,11 +269,13 @@ class Centre:
         n = len(self.counts)
         counts, named, renamed = self.counts.copy(), np.zeros(n, np.int64), np.arange(n)
         accepted, proposed = swap(self.rng, a, b, counts, named, renamed, _SWAPS * n)
-        self.counts = counts
-        source = np.argsort(renamed)
+        source, new = np.argsort(renamed), dict(self.point)
+        if np.array_equal(source, np.arange(n)):
+            return accepted / max(proposed, 1)
+        if not all(self.evidence[own].relabel(new, source, asks[own]) for own in self._seen):
+            return 0.0
+        self.counts, self.point = counts, new
         self._sums |= reordered(self.sums, source)
-        for number in self._seen:
-            self.evidence[number].relabel(self.point, source)
         return accepted / max(proposed, 1)
 
 

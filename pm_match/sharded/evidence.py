@@ -167,8 +167,12 @@ class ShardedEvidence:
             Whether the draw is thrown away, so that what is proposed may follow what is accepted.
         """
 
-    def relabel(self, new: dict[str, NDArray], source: NDArray[np.int64]) -> None:
-        """Give each cluster what cluster `source` (T,) has, but for what `draw` draws."""
+    def relabel(self, new: dict[str, NDArray], source: NDArray[np.int64], ask: Ask) -> bool:
+        """Give each cluster what cluster `source` (T,) has, but for what `draw` draws.
+
+        Return whether the density, given the labels, stays as it is: all is left as it was if not.
+        """
+        return True
 
     def draw(
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]

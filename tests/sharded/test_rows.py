@@ -1,0 +1,75 @@
+"""Parameters that enter more than their own clusters' data, in places only: none is drawn so."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_match as pmm
+from tests.sharded.chains import calls, drawn, halves
+
+X = np.array([-12.0, -9.0, -10.0, 11.0, 9.0, 10.0])
+
+
+def mixture():
+    """Declare two clusters, the second of which is at least at the first, less 20."""
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=6)
+        mu = pm.Normal("mu", 0.0, 20.0, shape=2)
+        means = pt.stack([mu[0], pt.maximum(mu[1], mu[0] - 20.0)])
+        pm.StudentT("x", nu=5, mu=means[cluster], sigma=10.0, observed=X)
+    return model
+
+
+@pytest.fixture
+def sampler():
+    """A centre and what asks its shards, after a draw of labels at two means and weights."""
+    centre, shards, _ = halves(mixture(), {"x": X}, 2, seed=3)
+
+    def at(means, weights):
+        centre.point |= {"mu": np.array(means), "weights": np.array(weights)}
+        centre._weights = [lambda point: np.log(weights)]
+        drawn(centre, shards, 0)
+        return centre, centre._ask(calls(shards), 0)
+
+    return at
+
+
+def total(evidence, ask, point):
+    return sum(own[0].sum() for own in ask(evidence.parameters(point)).values())
+
+
+def test_labels_are_not_swapped_where_the_density_changes(sampler):
+    centre, ask = sampler([50.0, 0.0], [0.5, 0.5])
+    (evidence,) = centre.evidence
+    assert not evidence.relabel(dict(centre.point), np.array([1, 0]), ask)
+    centre, ask = sampler([10.0, 0.0], [0.5, 0.5])
+    new = dict(centre.point)
+    assert evidence.relabel(new, np.array([1, 0]), ask)
+    assert new["mu"].tolist() == [0.0, 10.0]
+    for _ in range(20):
+        centre, ask = sampler([50.0, 0.0], [0.5, 0.5])
+        counts = centre.counts.copy()
+        centre._swap({0: ask})
+        assert (centre.counts == counts).all() and (centre.point["mu"] == [50.0, 0.0]).all()
+
+
+def test_empty_clusters_are_not_drawn_where_that_matters(sampler):
+    rng, moved = np.random.default_rng(1), 0
+    for _ in range(40):
+        centre, ask = sampler([0.0, 0.0], [1e-300, 1.0])
+        (evidence,) = centre.evidence
+        assert centre.counts[0] == 0
+        new = dict(centre.point)
+        evidence.update(rng, new, centre.counts, ask, tuning=False)
+        one = {**new, "mu": np.array([-1000.0, new["mu"][1]])}
+        assert np.isclose(total(evidence, ask, new), total(evidence, ask, one))
+        moved += new["mu"][0] != 0.0
+    assert moved > 10
+
+
+def test_what_enters_other_clusters_while_it_is_drawn_is_refused():
+    with pytest.raises(pmm.UnservedModelError, match=r"'mu': over shards, .* those of others"):
+        pmm.sample_sharded(
+            mixture(), {"x": X}, tune=100, draws=500, random_seed=1, progressbar=False
+        )
