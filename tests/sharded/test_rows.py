@@ -12,11 +12,11 @@ X = np.array([-12.0, -9.0, -10.0, 11.0, 9.0, 10.0])
 
 
 def mixture():
-    """Declare two clusters, the second of which is at least at the first, less 20."""
+    """Declare three clusters, the second of which is at least at the first, less 20."""
     with pm.Model() as model:
-        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=6)
-        mu = pm.Normal("mu", 0.0, 20.0, shape=2)
-        means = pt.stack([mu[0], pt.maximum(mu[1], mu[0] - 20.0)])
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(3)), shape=6)
+        mu = pm.Normal("mu", 0.0, 20.0, shape=3)
+        means = pt.stack([mu[0], pt.maximum(mu[1], mu[0] - 20.0), mu[2]])
         pm.StudentT("x", nu=5, mu=means[cluster], sigma=10.0, observed=X)
     return model
 
@@ -40,29 +40,30 @@ def total(evidence, ask, point):
 
 
 def test_labels_are_not_swapped_where_the_density_changes(sampler):
-    centre, ask = sampler([50.0, 0.0], [0.5, 0.5])
+    centre, ask = sampler([50.0, 0.0, 5.0], [0.4, 0.3, 0.3])
     (evidence,) = centre.evidence
-    assert not evidence.relabel(dict(centre.point), np.array([1, 0]), ask)
-    centre, ask = sampler([10.0, 0.0], [0.5, 0.5])
+    turned = np.array([1, 2, 0])
+    assert not evidence.relabel(dict(centre.point), turned, ask)
+    centre, ask = sampler([10.0, 0.0, 5.0], [0.4, 0.3, 0.3])
     new = dict(centre.point)
-    assert evidence.relabel(new, np.array([1, 0]), ask)
-    assert new["mu"].tolist() == [0.0, 10.0]
+    assert evidence.relabel(new, turned, ask)
+    assert new["mu"].tolist() == [0.0, 5.0, 10.0]
     for _ in range(20):
-        centre, ask = sampler([50.0, 0.0], [0.5, 0.5])
+        centre, ask = sampler([50.0, 0.0, 5.0], [0.4, 0.3, 0.3])
         counts = centre.counts.copy()
         centre._swap({0: ask})
-        assert (centre.counts == counts).all() and (centre.point["mu"] == [50.0, 0.0]).all()
+        assert (centre.counts == counts).all() and (centre.point["mu"] == [50.0, 0.0, 5.0]).all()
 
 
 def test_empty_clusters_are_not_drawn_where_that_matters(sampler):
     rng, moved = np.random.default_rng(1), 0
     for _ in range(40):
-        centre, ask = sampler([0.0, 0.0], [1e-300, 1.0])
+        centre, ask = sampler([0.0, 0.0, 0.0], [1e-300, 0.5, 0.5])
         (evidence,) = centre.evidence
         assert centre.counts[0] == 0
         new = dict(centre.point)
         evidence.update(rng, new, centre.counts, ask, tuning=False)
-        one = {**new, "mu": np.array([-1000.0, new["mu"][1]])}
+        one = {**new, "mu": np.array([-1000.0, *new["mu"][1:]])}
         assert np.isclose(total(evidence, ask, new), total(evidence, ask, one))
         moved += new["mu"][0] != 0.0
     assert moved > 10
