@@ -40,7 +40,7 @@ def total(evidence, ask, point):
 
 
 def test_labels_are_not_swapped_where_the_density_changes(sampler):
-    centre, ask = sampler([50.0, 0.0, 5.0], [0.4, 0.3, 0.3])
+    centre, ask = sampler([25.0, 0.0, 5.0], [0.1, 0.8, 0.1])
     (evidence,) = centre.evidence
     turned = np.array([1, 2, 0])
     assert not evidence.relabel(dict(centre.point), turned, ask)
@@ -49,10 +49,10 @@ def test_labels_are_not_swapped_where_the_density_changes(sampler):
     assert evidence.relabel(new, turned, ask)
     assert new["mu"].tolist() == [0.0, 5.0, 10.0]
     for _ in range(20):
-        centre, ask = sampler([50.0, 0.0, 5.0], [0.4, 0.3, 0.3])
+        centre, ask = sampler([25.0, 0.0, 5.0], [0.1, 0.8, 0.1])
         counts = centre.counts.copy()
         centre._swap({0: ask})
-        assert (centre.counts == counts).all() and (centre.point["mu"] == [50.0, 0.0, 5.0]).all()
+        assert (centre.counts == counts).all() and (centre.point["mu"] == [25.0, 0.0, 5.0]).all()
 
 
 def test_empty_clusters_are_not_drawn_where_that_matters(sampler):
