@@ -132,13 +132,12 @@ class ClusterGibbs(PartitionStep):
         labels = self._start(collapsed.labels(point))
         n_sweeps = self.n_sweeps or (ANCHORED_SWEEPS if collapsed.anchored else 1)
         moved = 0
+        collapsed.load(point, labels)
         for number in range(n_sweeps):
-            refreshed = collapsed.refreshed(rng, point, labels)
-            if number == 0 or refreshed is not point:
-                point = refreshed
-                collapsed.load(point, labels)
+            # Not before the first of many, for which all would be loaded twice.
+            if number or n_sweeps == 1:
+                point = collapsed.refreshed(rng, point)
             moved += collapsed.sweep(rng)
-            labels = collapsed.found()
         fractions = {
             name: accepted / max(proposed, 1)
             for name, (accepted, proposed) in {

@@ -208,12 +208,13 @@ class Collapsed:
 
     # -- moves ------------------------------------------------------------------------------------
 
-    def refreshed(
-        self, rng: np.random.Generator, point: Point, labels: Sequence[NDArray[np.int64]]
-    ) -> Point:
-        """Return a point in which parameters of empty clusters are new draws from their prior."""
+    def refreshed(self, rng: np.random.Generator, point: Point) -> Point:
+        """Return a point in which parameters of empty clusters are new draws from their prior.
+
+        The state has been loaded at the `point`, and is at the one returned.
+        """
         for evidence in self.evidence:
-            point = evidence.refreshed(rng, point, labels)
+            point = evidence.refreshed(rng, point)
         return point
 
     def sweep(self, rng: np.random.Generator) -> int:

@@ -108,23 +108,20 @@ class EvidenceState:
     def load_prior(self, point: Point) -> None:
         """Bring the parameters of priors alone to a point: needed with `hyperpriors`."""
 
-    def refreshed(
-        self, rng: np.random.Generator, point: Point, labels: Sequence[NDArray[np.int64]]
-    ) -> Point:
+    def refreshed(self, rng: np.random.Generator, point: Point) -> Point:
         """Draw anew what belongs to empty clusters and is not integrated out, from its prior.
 
         Parameters
         ----------
         rng : numpy.random.Generator
         point : mapping
-            Not loaded yet.
-        labels : sequence of (N,) integer array
-            Of every clustering, -1 for irrelevant objects.
+            At which the terms are.
 
         Returns
         -------
         mapping
-            A new point, or the one given if there is nothing to draw.
+            A new point, to which the terms have been brought; the one given if there is nothing to
+            draw.
         """
         return point
 

@@ -95,21 +95,25 @@ class LikelihoodState(EvidenceState):
         )
         self.terms = [(number, self.term)]
 
-    def refreshed(
-        self, rng: np.random.Generator, point: Point, labels: Sequence[NDArray[np.int64]]
-    ) -> Point:
+    def refreshed(self, rng: np.random.Generator, point: Point) -> Point:
         """Draw the rows of empty labels from their prior, if that is nothing to all the rest.
 
         Rows may matter where none was seen to when the model was read.
         """
-        own = labels[self.evidence.clustering]
-        empty = np.bincount(own, minlength=self.evidence.truncation) == 0
-        new = self.access.redraw.proposed(rng, point, empty)
+        used = np.bincount(self._objects(), minlength=self.evidence.truncation)
+        new = self.access.redraw.proposed(rng, point, used == 0)
         if new is None:
             return point
-        split = np.split(own[None], self._ends, axis=1)
-        same = close(self.access.entries(point, split), self.access.entries(new, split)).all()
-        return new if same else point
+        before, held = self._told(), (self.term.worth.copy(), self.term.constant.copy())
+        self.load(new)
+        if close(before, self._told()).all():
+            return new
+        self.term.worth[:], self.term.constant[:] = held
+        return point
+
+    def _told(self) -> NDArray[np.float64]:
+        """Return what the units are worth where they are, and the rest (U + 1,)."""
+        return np.append(self._worth(), self.term.constant)
 
     def _worth(self) -> NDArray[np.float64]:
         """Return what the units (U,) are worth where they are."""

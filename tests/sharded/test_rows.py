@@ -52,7 +52,8 @@ def test_labels_are_not_swapped_where_the_density_changes(sampler):
         centre, ask = sampler([25.0, 0.0, 5.0], [0.1, 0.8, 0.1])
         counts = centre.counts.copy()
         centre._swap({0: ask})
-        assert (centre.counts == counts).all() and (centre.point["mu"] == [25.0, 0.0, 5.0]).all()
+        assert (centre.counts == counts).all()
+        assert (centre.point["mu"] == [25.0, 0.0, 5.0]).all()
 
 
 def test_empty_clusters_are_not_drawn_where_that_matters(sampler):
