@@ -13,6 +13,7 @@ from pymc.step_methods.compound import CompoundStep
 import pm_match as pmm
 from pm_match.clusters import collapsed
 from pm_match.declared.parts import Likelihoods
+from pm_match.declared.rows import Redraw
 from pm_match.declared.state import LikelihoodState
 from pm_match.reading import read
 from tests.exactness.simulate import ModelSimulator, uniformity
@@ -123,13 +124,13 @@ def test_a_wrong_update_is_caught(wrong, monkeypatch):
 
         monkeypatch.setattr(LikelihoodState, "by_label", by_label)
     else:
-        right = LikelihoodState.refreshed
+        right = Redraw.proposed
 
-        def refreshed(self, rng, point):
-            new = right(self, rng, point)
-            return {key: 1.2 * v if key == "centre" else v for key, v in new.items()}
+        def proposed(self, rng, point, empty):
+            new = right(self, rng, point, empty)
+            return new and new | {"centre": np.where(empty, 1.5 * new["centre"], new["centre"])}
 
-        monkeypatch.setattr(LikelihoodState, "refreshed", refreshed)
+        monkeypatch.setattr(Redraw, "proposed", proposed)
     found = Simulator(student(), seed=4).scores(3000)
     assert max(map(abs, found.values())) > 6.0, found
 

@@ -68,6 +68,14 @@ def three():
     pm.Normal("x", mean, 1.0, observed=VALUES)
 
 
+def zeros_and_ones():
+    """Two attributes of an object, each of which it has or not."""
+    one = pm.Bernoulli("one", pm.Beta("share", 2.0, 1.0), shape=N)
+    two = pm.Bernoulli("two", 0.3, shape=N)
+    effect = pm.Normal("effect", 1.0, 1.0, shape=2)
+    pm.Normal("x", effect[0] * one + effect[1] * two - 1.0, 0.7, observed=VALUES)
+
+
 def regression_above():
     """Weights of clusters by a covariate, which cannot be integrated out anyway."""
     slope = pm.Normal("slope", shape=T)
@@ -128,6 +136,7 @@ SERVED = [
     over_rows_of_weights,
     over_sums_of_weights,
     over_known_weights,
+    zeros_and_ones,
 ]
 
 
@@ -173,12 +182,14 @@ def test_law_of_all_labels(init):
         np.testing.assert_allclose(found, law / law.sum(), atol=0.025)
 
 
-def test_law_of_labels_and_a_parameter():
+@pytest.mark.parametrize("binary", [False, True])
+def test_law_of_labels_and_a_parameter(binary):
     """Where clusterings cross, against quadrature over what is shared by all objects."""
 
     def write():
-        one = pm.Categorical("one", p=[0.4, 0.6], shape=N)
-        two = pm.Categorical("two", p=[0.5, 0.5], shape=N)
+        family = pm.Bernoulli if binary else pm.Categorical
+        one = family("one", p=0.6 if binary else [0.4, 0.6], shape=N)
+        two = family("two", p=0.5 if binary else [0.5, 0.5], shape=N)
         size = pm.Normal("size", 0.0, 2.0)
         pm.Normal("x", size * one + 1.5 * two, 0.8, observed=VALUES)
 
