@@ -16,7 +16,7 @@ from pymc.stats.convergence import (
 from pm_match.checks import warn
 from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
-from pm_match.matching.draws import FLAGS, JOINT, ROWS, ROWS_OF, SAMPLE_DIMS, SET
+from pm_match.matching.draws import FLAGS, JOINT, ROWS_OF, SAMPLE_DIMS, SET
 from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
 from pm_match.reading.parts import Assignment, Structure
@@ -57,12 +57,17 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
                 posterior[name].attrs[SET] = title
     for evidence in structure.evidence:
         evidence.annotate(posterior)
-        for name, axis in evidence.of_clusters.items():
-            if name in posterior:
-                # Sample dims come first; no dim if it is of one cluster alone.
-                dim = "" if axis is None else str(posterior[name].dims[2 + axis])
-                title = evidence.of_parts.get(name) or structure.clustering_of(evidence).title
-                posterior[name].attrs |= {ROWS_OF: title, ROWS: dim}
+        (component,) = (own for own in structure.components if evidence in own.evidence)
+        for name, axes in evidence.of_clusters.items():
+            if name not in posterior:
+                continue
+            attrs, part = posterior[name].attrs, evidence.of_parts.get(name)
+            if not axes:
+                attrs[ROWS_OF] = part or component.clusterings[evidence.clusterings[0]].title
+            for axis, number in axes.items():
+                # Sample dims come first.
+                dim = posterior[name].dims[2 + axis]
+                attrs[f"{ROWS_OF}_{dim}"] = part or component.clusterings[number].title
 
 
 def stored_types(structure: Structure) -> dict[str, np.dtype]:

@@ -116,9 +116,9 @@ class Columns(Evidence):
         return list(self.parameters)
 
     @property
-    def of_clusters(self) -> dict[str, int | None]:
+    def of_clusters(self) -> dict[str, dict[int, int]]:
         """The parameters, a row for each cluster."""
-        return dict.fromkeys(self.parameters, 0)
+        return {key: {0: self.clustering} for key in self.parameters}
 
     @property
     def handed_on(self) -> list[str]:

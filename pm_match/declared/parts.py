@@ -113,10 +113,13 @@ class Likelihoods(Evidence):
         return [*self.of_clusters, *self.part_named]
 
     @property
-    def of_clusters(self) -> dict[str, int | None]:
+    def of_clusters(self) -> dict[str, dict[int, int]]:
         """What labels, or their parts, have rows of, or a variable each."""
-        every = *self.rows, *(rows for _, rows in self.part_rows)
-        return {name: rows.axis for rows in every for name in rows.names}
+        return {
+            name: {} if rows.axis is None else {rows.axis: self.clustering}
+            for rows in (*self.rows, *(rows for _, rows in self.part_rows))
+            for name in rows.names
+        }
 
     @property
     def of_parts(self) -> dict[str, str]:

@@ -202,6 +202,12 @@ class Features(Evidence):
         return [*(name for name in self.names if name != self.precision), *turned]
 
     @property
+    def of_clusters(self) -> dict[str, dict[int, int]]:
+        """Latent vectors and deviations, a row for each cluster."""
+        deviations = [domain.deviation for domain in self.domains if domain.deviation]
+        return {key: {0: self.clustering} for key in [self.latent, *deviations]}
+
+    @property
     def handed_on(self) -> list[str]:
         """All that is drawn given the rest, so that a chain goes on from there."""
         own = [parameter.name for parameter in self.parameters]

@@ -16,9 +16,9 @@ RELEVANCE = "relevance_"
 SET = "clusters"
 # That of one that has a part of joint labels: what parameters of their combinations are of.
 JOINT = "combinations"
-# Those that name an assignment's flags of relevance; the set of clusters that a parameter is of,
-# and its dim of these ("" if it is of one cluster alone).
-FLAGS, ROWS_OF, ROWS = "relevance", "clusters_of", "clusters_dim"
+# Those that name an assignment's flags of relevance; and the set of clusters that a parameter has
+# along a dim (``clusters_of_<dim>``), or of one of which it is a parameter (``clusters_of``).
+FLAGS, ROWS_OF = "relevance", "clusters_of"
 # The label of irrelevant objects.
 IRRELEVANT = -1
 SAMPLE_DIMS = ("chain", "draw")
@@ -117,9 +117,9 @@ def _without_prefix(draws: xr.Dataset) -> xr.Dataset:
         return draws
     renamed = draws.rename(names)
     for variable in renamed.data_vars.values():
-        for key in (SET, FLAGS, JOINT, ROWS_OF):
-            if key in variable.attrs:
-                variable.attrs[key] = bare(variable.attrs[key])
+        for key, value in variable.attrs.items():
+            if key in (SET, FLAGS, JOINT) or key.startswith(ROWS_OF):
+                variable.attrs[key] = bare(value)
     return renamed
 
 

@@ -13,7 +13,6 @@ from pm_match.matching.draws import (
     JOINT,
     PREFIX,
     RELEVANCE,
-    ROWS,
     ROWS_OF,
     SAMPLE_DIMS,
     bare,
@@ -190,27 +189,23 @@ def _cluster_dims(
         if len(candidates) > 1:
             raise ValueError(f"{where}: expected one dim of theirs; found {candidates}. {ask}")
     joint = {v.attrs[JOINT] for v in draws.variables if JOINT in v.attrs}
-    combined = [n for n, v in posterior.data_vars.items() if v.attrs.get(ROWS_OF) in joint]
+    marks = {name: _marks(variable) for name, variable in posterior.data_vars.items()}
+    combined = [name for name, own in marks.items() if joint & {*own.values()}]
     if combined:
         raise ValueError(
             f"{where}: expected variables with an axis for each label of an object; found "
             f"{combined[0]!r}, whose rows are of combinations of labels. Declare it with an axis "
             "for each, or drop it from the draws."
         )
-    # Those that `pm_match.sample` has marked.
-    marked = {
-        name: variable.attrs[ROWS]
-        for name, variable in posterior.data_vars.items()
-        if title and variable.attrs.get(ROWS_OF) == title
-    }
-    alone = [name for name, dim in marked.items() if not dim]
+    alone = [name for name, own in marks.items() if title and own.get("") == title]
     if alone:
         raise ValueError(
             f"{where}: expected variables with a row for each cluster; found {alone[0]!r}, a "
             "parameter of one cluster alone, which cannot be given to another. Declare one for all "
             "clusters, or drop it from the draws."
         )
-    candidates = list(dict.fromkeys([*candidates, *marked.values()]))
+    marked = [dim for own in marks.values() for dim, of in own.items() if title and of == title]
+    candidates = list(dict.fromkeys([*candidates, *marked]))
     # What is of other sets, or of no cluster.
     others = {name for other in sets if other != title for name in (other, *sets[other].names)}
     found = [d for dim in candidates for d in (dim, dim + _OTHER) if d in posterior.dims]
@@ -219,10 +214,7 @@ def _cluster_dims(
         if name in draws.names or name in others or str(name).startswith(RELEVANCE):
             continue
         # Which says; or it is data with values that were missing, or these.
-        if (
-            ROWS_OF in variable.attrs
-            or f"{str(name).removesuffix(_MISSING)}{_MISSING}" in posterior
-        ):
+        if marks[name] or f"{str(name).removesuffix(_MISSING)}{_MISSING}" in posterior:
             continue
         unnamed = [
             d
@@ -242,6 +234,18 @@ def _cluster_dims(
             f"{posterior[LATENT].dims}, of which any may be. {ask}"
         )
     return found
+
+
+def _marks(variable: xr.DataArray) -> dict[str, str]:
+    """Return the sets of clusters along a variable's dims, as `pm_match.sample` has marked them.
+
+    By dim, "" if it is a parameter of one cluster alone.
+    """
+    return {
+        key.removeprefix(ROWS_OF).removeprefix("_"): value
+        for key, value in variable.attrs.items()
+        if key.startswith(ROWS_OF)
+    }
 
 
 def _n_labels(posterior, own, raw, mask, target, title) -> int:

@@ -105,6 +105,11 @@ class Relation(Evidence):
         """The densities: noise is of no cluster."""
         return list(self.density)
 
+    @property
+    def of_clusters(self) -> dict[str, dict[int, int]]:
+        """The densities, of the clusters along each axis."""
+        return {name: dict(enumerate(self.axes)) for name in self.density}
+
     def annotate(self, posterior: xr.DataTree) -> None:
         """Say which densities are symmetric: nothing depends on what is below the diagonal."""
         for name in self.density:

@@ -166,9 +166,10 @@ class Normals(Evidence):
         return [self.mean, self.precision]
 
     @property
-    def of_clusters(self) -> dict[str, int | None]:
+    def of_clusters(self) -> dict[str, dict[int, int]]:
         """Means, and precisions that are not shared."""
-        return dict.fromkeys([self.mean] if self.shared else self.names, 0)
+        own = [self.mean] if self.shared else self.names
+        return {key: {0: self.clustering} for key in own}
 
     @property
     def conditioned_on(self) -> list[str]:

@@ -63,8 +63,8 @@ class Evidence:
         return self.names
 
     @property
-    def of_clusters(self) -> dict[str, int | None]:
-        """Parameters of its one clustering's clusters, and the axis of these.
+    def of_clusters(self) -> dict[str, dict[int, int]]:
+        """Parameters of clusters: the number of the clustering along each of their axes.
 
         None if they are of one cluster alone.
         """

@@ -11,6 +11,7 @@ from pm_match.networks.plain import read_network
 from pm_match.reading import read
 from pm_match.reading.context import Context
 from pm_match.reading.probe import PLAIN
+from tests.declared.few_draws import few_draws
 
 RNG = np.random.default_rng(0)
 K, L = 3, 2
@@ -301,6 +302,23 @@ def test_draws_are_those_of_a_block_network():
     )
     for name in ("weights", "z", "density"):
         np.testing.assert_array_equal(plain[name], blocks[name])
+
+
+@pytest.mark.parametrize("case", ["matrix", "transposed", "numbers", "undirected", "sorted labels"])
+def test_densities_go_with_clusters_that_get_other_names(case):
+    """Dims that have no names are known to be of clusters."""
+    model = SAME[case][0]()
+    data = few_draws(model, draws=20, tune=10)
+    estimate = pmm.partition_estimate(data)
+    labels = {name: int(own.max()) - own for name, own in estimate.data_vars.items()}
+    moved = pmm.relabel(data, labels)
+    one, other = (
+        pm.compute_log_likelihood(own, model=model, extend_inferencedata=False, progressbar=False)
+        for own in (data, moved)
+    )
+    assert any((data.posterior[name] != moved.posterior[name]).any() for name in labels)
+    told = [own["x"].sum([d for d in own["x"].dims if d != "draw"]) for own in (one, other)]
+    np.testing.assert_allclose(*told, rtol=1e-10)
 
 
 def test_networks_that_share_their_densities_share_their_clusters():
