@@ -106,9 +106,8 @@ def without(kind: str, folder: Path) -> None:
     tree = ast.parse(text)
     lost = set()
     lines = text.splitlines()
-    for node in reversed(tree.body):
-        if not isinstance(node, ast.ImportFrom):
-            continue
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    for node in sorted(imported, key=lambda node: -node.lineno):
         kept = []
         for alias in node.names:
             inner = f"{node.module}.{alias.name}"
@@ -118,7 +117,7 @@ def without(kind: str, folder: Path) -> None:
                 kept.append(alias)
         if len(kept) < len(node.names):
             new = f"from {node.module} import {', '.join(map(ast.unparse, kept))}" if kept else ""
-            lines[node.lineno - 1 : node.end_lineno] = [new]
+            lines[node.lineno - 1 : node.end_lineno] = [" " * node.col_offset + new]
     text = "\n".join(lines)
     for name in lost:
         text = re.sub(rf'^    "{name}",\n', "", text, flags=re.MULTILINE)
