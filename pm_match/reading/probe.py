@@ -383,7 +383,7 @@ def density_graphs(
 def random_density(model: Model, variable: RV) -> bool:
     """Whether the log density of a variable may differ from one evaluation to the next."""
     try:
-        graphs = density_graphs(model, [variable], sum=False)
+        graphs = density_graphs(model, [variable], jacobian=False, sum=False)
     except Exception:
         # What else is wrong, others say.
         return False
