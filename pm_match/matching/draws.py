@@ -99,6 +99,8 @@ def draws_as_they_are(idata: Any, group: str) -> xr.Dataset:
         return idata
     if not isinstance(idata, xr.DataTree):
         raise TypeError(f"expected a DataTree or a Dataset of draws; found {type_name(idata)}")
+    if group not in idata.children and idata.data_vars:
+        return idata.to_dataset()  # a group itself
     if group not in idata.children:
         raise KeyError(no_such(f"group {group!r}", sorted(idata.children), group))
     return idata.children[group].to_dataset()

@@ -142,6 +142,8 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
             changed = rotated(changed, occupied, nearest, dim, sample_dims)
     if isinstance(idata, xr.Dataset):
         return changed
+    if group not in idata.children:
+        return xr.DataTree(changed)
     tree = idata.copy()
     tree[group] = xr.DataTree(changed)
     return tree

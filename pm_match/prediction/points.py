@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
@@ -30,8 +31,9 @@ class RecordedPoints:
     spaced, or all.
 
     Raise `UnservedModelError` if no part of the model is one that the steps can serve; `KeyError`
-    if the draws lack a variable; `ValueError` if a variable has another shape than the model's,
-    there is no draw, or `num_draws` is less than 1.
+    if the draws lack a variable; `ValueError` if a variable has another shape than the model's, or
+    other labels, there is no draw, or `num_draws` is less than 1. Where the labels of draws are in
+    another order than the model's, they are brought to that.
     """
 
     def __init__(
@@ -48,7 +50,8 @@ class RecordedPoints:
             raise UnservedModelError(
                 f"nothing to predict from in this model: {self.structure.explain()}."
             )
-        self.posterior = _thinned(draws_as_they_are(idata, group), sample_dims, num_draws)
+        draws = _as_in_model(draws_as_they_are(idata, group), model)
+        self.posterior = _thinned(draws, sample_dims, num_draws)
         self.sample_dims = tuple(sample_dims)
         empty = [dim for dim in sample_dims if self.posterior.sizes[dim] == 0]
         if empty:
@@ -100,6 +103,30 @@ class RecordedPoints:
             for key, values, sampled in self._variables:
                 point[key] = sampled(point, values[number])
             yield point
+
+
+def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
+    """Bring draws to the order of a model's labels."""
+    order: dict[Hashable, NDArray[np.int64]] = {}
+    for dim, labels in model.coords.items():
+        if labels is None or dim not in posterior.indexes:
+            continue
+        found, expected = posterior.indexes[dim], pd.Index(labels)
+        # What was written and read again may have become text.
+        for own, other in ((found, expected), (found.astype(str), expected.astype(str))):
+            if len(own) == len(other) and own.is_unique and set(own) == set(other):
+                order[dim] = own.get_indexer(other)
+                break
+        else:
+            if len(found) == len(expected) and not found.equals(expected):
+                there = set(expected.astype(str))
+                other = next((x for x in found if str(x) not in there), found[0])
+                raise ValueError(
+                    f"dim {dim!r}: expected draws with the labels of the model; found others, such "
+                    f"as {other!r}. Declare the model of the same objects and columns"
+                )
+    moved = {dim: own for dim, own in order.items() if (own != np.arange(len(own))).any()}
+    return posterior.isel(moved) if moved else posterior
 
 
 def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: int | None):
