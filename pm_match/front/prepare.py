@@ -752,9 +752,10 @@ def choose_model(prepared: PreparedData) -> str:
     """Recommend the model to begin with.
 
     Networks: `relational_clusters`. Tables that have columns in common are matched by what clusters
-    do there, and one table has nothing to be matched with: `mixture`. Other tables are matched by
-    the shapes that clusters form in them, which takes numbers: `table_clusters`; unless objects are
-    linked, which matches tables of any columns.
+    do there: `mixture`. Other tables are matched by the shapes that clusters form in them, which
+    takes numbers: `table_clusters`; unless objects are linked, which matches tables of any columns.
+    One table has nothing to be matched with: `table_clusters` if it has numbers alone, which may go
+    together in clusters, and `mixture` if not.
 
     Parameters
     ----------

@@ -170,6 +170,12 @@ class _Objects:
         parents = Ancestry(model).parents
         for rv in observed:
             _check_whole(model, rv)
+            if assignment not in parents[rv]:
+                between = ", ".join(sorted(repr(own.name) for own in parents[rv]))
+                raise UnservedModelError(
+                    f"{self.name!r}: expected data that depend on its labels themselves; found "
+                    f"{rv.name!r}, which depends on {between}"
+                )
             # Given the labels of one end, an edge looks like what is seen of the other.
             if len(every & {parent.name for parent in parents[rv]}) > 1:
                 raise self._of_several()

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.model.core import modelcontext
+from pymc.model.core import Model, modelcontext
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant, Variable
 
+from pm_match.checks import no_such
 from pm_match.reading.probe import n_entries
 
 
@@ -43,9 +44,9 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
     name : str
         Name of the constraint in the model.
     linked : mapping
-        From assignments (variables or their names) to vectors of object positions, all of one
-        length. Or from one assignment to a sequence of groups, vectors of positions of any lengths:
-        clusters that are known already, and are kept whole.
+        From assignments (variables, their names or their domains') to vectors of object positions,
+        all of one length. Or from one assignment to a sequence of groups, vectors of positions of
+        any lengths: clusters that are known already, and are kept whole.
 
     Returns
     -------
@@ -59,6 +60,8 @@ def must_link(name: str, linked: Mapping[Any, Any]) -> pt.TensorVariable:
         are not in the domain.
     TypeError
         If the positions are not whole numbers.
+    KeyError
+        If there is no such assignment.
 
     See Also
     --------
@@ -95,8 +98,9 @@ def cannot_link(name: str, apart: Mapping[Any, Any]) -> pt.TensorVariable:
     name : str
         Name of the constraint in the model.
     apart : mapping
-        From assignments (variables or their names) to vectors of object positions, all of one
-        length. Or from one assignment to a sequence of groups, vectors of positions of any lengths.
+        From assignments (variables, their names or their domains') to vectors of object positions,
+        all of one length. Or from one assignment to a sequence of groups, vectors of positions of
+        any lengths.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def cannot_link(name: str, apart: Mapping[Any, Any]) -> pt.TensorVariable:
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError, TypeError, KeyError
         As `must_link`.
 
     Examples
@@ -140,7 +144,8 @@ def _declare(kind: type[_Pairs], what: str, name: str, given: Any) -> pt.TensorV
             "of one to groups of positions; found "
             f"{given if not isinstance(given, Mapping) else list(given)!r}"
         )
-    assignments = [model[key] if isinstance(key, str) else key for key, _ in entries]
+    where = f"{what} {name!r}"
+    assignments = [_named(model, where, key) if isinstance(key, str) else key for key, _ in entries]
     # PyMC makes a Deterministic of labels that are observed in part.
     parts = [v for v in model.deterministics if f"{v.name}_unobserved" in model.named_vars]
     whole = [*model.basic_RVs, *parts]
@@ -163,6 +168,16 @@ def _declare(kind: type[_Pairs], what: str, name: str, given: Any) -> pt.TensorV
     if 0 in lengths.values():
         raise ValueError(f"{what} {name!r}: expected positions to link; found none")
     return pm.Potential(name, _log_probability(kind, assignments, positions))
+
+
+def _named(model: Model, where: str, name: str) -> Any:
+    """Return an assignment by its name, or its domain's: "a" for "cluster_a"."""
+    found = [model[full] for full in (name, f"cluster_{name}") if full in model]
+    if found:
+        # A domain's own variable is observed.
+        return next((own for own in found if own not in model.observed_RVs), found[0])
+    known = [rv.name for rv in model.free_RVs if rv.dtype.startswith("int")]
+    raise KeyError(f"{where}: {no_such(f'assignment {name!r}', known, name)}")
 
 
 def _positions(where: str, variable: Any, index: Any) -> np.ndarray:

@@ -123,6 +123,13 @@ def test_what_has_no_likelihood_of_its_own_is_refused():
         pmm.log_predictive(sampled(model, 4), model, progressbar=False)
 
 
+def test_data_that_depend_on_labels_by_way_of_others_are_refused():
+    labels = np.arange(8) % 2
+    model = pmm.models.max_margin_views({"a": RNG.normal(size=(8, 2))}, labels, n_frequencies=4)
+    with pytest.raises(UnservedModelError, match="'component': .* 'label', which depends on"):
+        pmm.log_predictive(sampled(model, 4), model, progressbar=False)
+
+
 def test_conditions_on_other_axes_than_entries_are_left_out_in_silence(caplog):
     """Weights of a mixture within clusters: PyTensor logs what a rewriter raises, and goes on."""
     x = np.array([0, 2, 5, 0, 1, 7, 3])
