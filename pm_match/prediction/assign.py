@@ -130,9 +130,10 @@ def assign(
         - ``effective_draws``: Kish's effective number of draws behind the weights.
 
         Group ``posterior`` has the draws of the assignments, and with them the new objects' own,
-        ``<assignment>_new`` and ``relevance_<domain>_new``: all that summarises matchings takes
-        it. They are drawn given each draw as it is: to count draws as the probabilities above do,
-        weight those of an object by its ``weight``.
+        ``<assignment>_new`` and ``relevance_<domain>_new`` (``_new_object`` where another domain
+        is called so): all that summarises matchings takes it. They are drawn given each draw as it
+        is: to count draws as the probabilities above do, weight those of an object by its
+        ``weight``.
 
     Raises
     ------
@@ -178,7 +179,7 @@ def assign(
         read_new_objects(model, parts[id(places[domain].component)], places[domain], given)
         for domain, given in new_data.items()
     ]
-    _check_names(points.posterior, new)
+    _check_names(points, new)
     if labels is None:
         names = [
             a.name for part in components.values() for c in part.clusterings for a in c.assignments
@@ -317,11 +318,14 @@ class _Tally:
         name = self.new.place.assignment.name
         recorded = self.points.posterior[name].attrs  # plain pm.sample names no set
         attrs = {SET: recorded[SET]} if SET in recorded else {}
-        flags_name = f"{RELEVANCE}{self.new.place.domain}_new"
+        suffix = _suffix(self.points, self.new)
+        flags_name = f"{RELEVANCE}{self.new.place.domain}{suffix}"
         if self.flagged:
             attrs[FLAGS] = flags_name
         found = {
-            f"{name}_new": xr.DataArray(self.label.reshape(*sizes, -1), coords, dims, attrs=attrs)
+            f"{name}{suffix}": xr.DataArray(
+                self.label.reshape(*sizes, -1), coords, dims, attrs=attrs
+            )
         }
         if self.flagged:
             flags = xr.DataArray(self.relevant.reshape(*sizes, -1), coords, dims)
@@ -348,11 +352,24 @@ def _assignments(points: RecordedPoints) -> xr.Dataset:
     return points.posterior[names]
 
 
-def _check_names(posterior: xr.Dataset, new: Sequence[NewObjects]) -> None:
+def _suffix(points: RecordedPoints, new: NewObjects) -> str:
+    """Return what is put after a domain's names for its new objects: it may be another domain's."""
+    declared = {own.name for c in points.structure.clusterings for own in c.assignments}
+    suffix = "_new"
+    while f"{new.place.assignment.name}{suffix}" in declared:
+        suffix += "_object"
+    return suffix
+
+
+def _check_names(points: RecordedPoints, new: Sequence[NewObjects]) -> None:
     """Refuse what the result could not hold."""
     domains = [own.place.domain for own in new]
     twice = {d for d in domains if domains.count(d) > 1}
-    taken = [own.place.domain for own in new if f"{own.place.assignment.name}_new" in posterior]
+    taken = [
+        own.place.domain
+        for own in new
+        if f"{own.place.assignment.name}{_suffix(points, own)}" in points.posterior
+    ]
     if twice or taken:
         raise ValueError(
             "new_data: expected domains once, without new objects in these draws; found "

@@ -126,7 +126,7 @@ def test_what_has_no_likelihood_of_its_own_is_refused():
 def test_data_that_depend_on_labels_by_way_of_others_are_refused():
     labels = np.arange(8) % 2
     model = pmm.models.max_margin_views({"a": RNG.normal(size=(8, 2))}, labels, n_frequencies=4)
-    with pytest.raises(UnservedModelError, match="'component': .* 'label', which depends on"):
+    with pytest.raises(UnservedModelError, match=r"'component': .* 'label', which depends on"):
         pmm.log_predictive(sampled(model, 4), model, progressbar=False)
 
 

@@ -82,3 +82,12 @@ def test_a_group_is_taken_for_its_draws(draws):
     moved = pmm.relabel(draws["posterior"], labels)
     assert isinstance(moved, xr.DataTree)
     assert moved.to_dataset().equals(pmm.relabel(draws, labels)["posterior"].to_dataset())
+
+
+def test_a_domain_may_be_called_what_new_objects_are():
+    tables = {name: pd.DataFrame({"n": own}) for name, own in (("a", [1, 9, 2]), ("a_new", [8, 1]))}
+    model = pmm.models.mixture(tables, n_clusters=3, columns={"n": "count"})
+    draws = few_draws(model, draws=5, tune=5)
+    found = pmm.assign(draws, model, {"a": pd.DataFrame({"n": [7, 7, 7, 0]})}, **OPTIONS)
+    assert found["posterior"]["cluster_a_new"].shape[-1] == 2
+    assert found["posterior"]["cluster_a_new_object"].shape[-1] == 4
