@@ -79,7 +79,9 @@ def impute(
         ``<name>_lower`` and ``<name>_upper``, in its shape (networks as matrices; of several axes
         with the same objects, the dims of all but the first end in "_other"): mean and ends of the
         interval where a value is missing, and the value itself where it is not. For categories
-        ``<name>``, the most probable one, and ``<name>_probability``.
+        ``<name>``, the code of the most probable one, and ``<name>_probability``. All are as the
+        model has them: `models.table_clusters` and `models.normal_clusters` standardise tables,
+        which ``found * table.std(ddof=0) + table.mean()`` undoes.
 
     Raises
     ------
