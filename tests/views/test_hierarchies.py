@@ -96,6 +96,16 @@ def test_what_means_something_else_is_refused(case):
         pmm.HierarchyGibbs([model["z"]], model=model)
 
 
+def test_labels_of_other_objects_are_refused_in_words():
+    with pm.Model() as model:
+        school = pm.Categorical("school", pm.Dirichlet("w", np.ones(2)), shape=3)
+        within = pm.Dirichlet("within", np.ones(2), shape=(2, 2))
+        pupil = pm.Categorical("pupil", within[school[np.repeat([0, 1, 2], 2)]])
+        pm.Normal("x", pm.Normal("mean", 0.0, 2.0, shape=2)[pupil], 1.0, observed=X[:6, 0])
+    why = read(model).refusals["pupil"]
+    assert why.startswith("the weights of 'pupil', of shape (6,), depend on the labels 'school'")
+
+
 def test_draws_are_the_same_for_the_same_seed_and_after_pickling():
     views = {"a": X, "b": np.where(np.arange(8)[:, None] == 2, np.nan, Y)}
     model = pmm.models.dependency_hierarchy(views, 3, 2)

@@ -157,6 +157,12 @@ def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
 
 def _link(context: Context, top: RV, rv: RV) -> RV:
     """Find the probabilities of a view's clusters given the objects'."""
+    n, n_top = context.shapes[rv.name], context.shapes[top.name]
+    if n > n_top:
+        raise Refusal(
+            f"the weights of {rv.name!r}, of shape {n}, depend on the labels {top.name!r}, of shape "
+            f"{n_top}; expected labels of the same objects, or of some of them"
+        )
     others = context.ancestry.parents[rv] - {top}
     if len(others) != 1 or not isinstance(next(iter(others)).owner.op, DirichletRV):
         raise Refusal(
