@@ -126,7 +126,7 @@ def new_term(
         row_version=np.zeros(len(rows), np.int64),
         gains_version=np.zeros(kept_shape, np.int32),
         left_version=np.zeros(kept_shape, np.int32),
-        weight=_weights(position, statistic, n_positions),
+        weight=single_weights(position, statistic, n_positions),
         ready=np.zeros((n_ready, 4, n_slots)),
         ready_version=np.zeros(n_ready, np.int64),
         slot_ready=np.zeros((n_ready, n_slots), np.int32),
@@ -161,8 +161,8 @@ def _tables(code: int, own: Entries, n_positions: int) -> tuple[NDArray[np.int64
     return first, int(size.sum())
 
 
-def _weights(position: NDArray, statistic: NDArray, n_positions: int) -> NDArray[np.float64]:
-    """Find the weight of single values at each position, the least one."""
-    found = np.full(n_positions, np.inf)
-    np.minimum.at(found, position, statistic[:, 0])
+def single_weights(position: NDArray, statistic: NDArray, n_positions: int) -> NDArray[np.float64]:
+    """Find the weight of single values at each position, the least one without a scatter."""
+    found, single = np.full(n_positions, np.inf), statistic[:, 2] == 0.0
+    np.minimum.at(found, position[single], statistic[single, 0])
     return found

@@ -9,7 +9,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.clusters.points import Writer
 from pm_match.clusters.sweep import capacity
-from pm_match.columns.entries import Entries, entries, joined, new_term, positions
+from pm_match.columns.entries import Entries, entries, joined, new_term, positions, single_weights
 from pm_match.columns.parts import Cells, Columns, Missing
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, rebuild
 from pm_match.numerics.ahead import Job, job
@@ -115,8 +115,7 @@ class ColumnsState(EvidenceState):
             self._statistics = [cells.at(point) for cells in self.columns.cells]
             own = self._entries()
             self.term.statistic[:] = own.statistic
-            self.term.weight[:] = np.inf
-            np.minimum.at(self.term.weight, own.position, own.statistic[:, 0])
+            self.term.weight[:] = single_weights(own.position, own.statistic, len(self.term.weight))
             self._set_constant()
         rebuild(self.term, self.site.slots(self.columns.clustering))
 

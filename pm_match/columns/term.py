@@ -321,12 +321,13 @@ def _score(term, unit, own, n_slots, out):
                 term.left_version[row, own] = term.slot_version[p, own]
             mine += term.left[row, own]
             continue
-        if term.ready.shape[0] > 0 and term.statistic[level, 0] == term.weight[p]:
+        t = _of_level(term, level)
+        # What several values of a unit add up to may have their weight, but a scatter as well.
+        if term.ready.shape[0] > 0 and t[0] == term.weight[p] and t[2] == 0.0:
             if term.ready_version[p] != term.version[p]:
                 _prepare(term, p, n_slots)
-            _add_single(code, term.ready[p], term.statistic[level, 1], width, total)
+            _add_single(code, term.ready[p], t[1], width, total)
         else:
-            t = _of_level(term, level)
             for slot in range(n_slots):
                 total[slot] += _looked_up(term, code, p, _held(code, term.sums, p, slot), t)
         mine += _left_gain(term, level, own)

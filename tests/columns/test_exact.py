@@ -126,6 +126,22 @@ def test_links(family):
     testing.check_law(model, n_sweeps=20_000)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("several", [True, False])
+def test_several_values_of_every_object(family, several):
+    """No value is an object's only one at its position; or one is, of one object."""
+    rng = np.random.default_rng(4)
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=4)
+        theta = parameters(family)
+        observe(family, "x", cluster, theta, data_of(family, 4, rng))
+        rows = np.arange(4 if several else 3)
+        observe(family, "y", cluster[rows], theta, data_of(family, len(rows), rng))
+    testing.check_scores(model)
+    testing.check_running_state(model, n_moves=300)
+    testing.check_law(model, n_sweeps=20_000)
+
+
 @pytest.mark.parametrize("family", ["poisson", "categorical", "normal"])
 def test_parameters_of_their_own(family):
     model = declared(family, own=True)

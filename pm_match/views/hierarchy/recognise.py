@@ -160,8 +160,8 @@ def _link(context: Context, top: RV, rv: RV) -> RV:
     n, n_top = context.shapes[rv.name], context.shapes[top.name]
     if n > n_top:
         raise Refusal(
-            f"the weights of {rv.name!r}, of shape {n}, depend on the labels {top.name!r}, of shape "
-            f"{n_top}; expected labels of the same objects, or of some of them"
+            f"the weights of {rv.name!r}, of shape {n}, depend on the labels {top.name!r}, of "
+            f"shape {n_top}; expected labels of the same objects, or of some of them"
         )
     others = context.ancestry.parents[rv] - {top}
     if len(others) != 1 or not isinstance(next(iter(others)).owner.op, DirichletRV):
