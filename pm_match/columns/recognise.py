@@ -29,7 +29,7 @@ from pm_match.reading import laws
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck
+from pm_match.reading.densities import DensityCheck, common, still_common
 from pm_match.reading.owners import binary_digits, from_digits
 from pm_match.reading.probe import compiled, stand_in
 
@@ -517,15 +517,15 @@ def _hyper_function(context: Context, theta: Sequence[RV], family: Family, check
     def read(point) -> list[NDArray[np.float64]]:
         return [value for own in reads for value in own(point)]
 
+    of = names(theta)
+
     def hyper(point) -> NDArray[np.float64]:
-        found = [v[0] for v in read(point)]
+        found = [still_common(v, v.ndim - 1, of) for v in read(point)]
         return found[0].reshape(-1, row[-1]) if vector else np.stack([v.ravel() for v in found], 1)
 
-    for point in check.points:
-        if not all(np.allclose(v, v[:1], rtol=1e-12, atol=0.0) for v in read(point)):
-            raise Refusal(
-                f"the prior of {names(theta)} differs between clusters; expected the same for all"
-            )
+    for point in (*check.points, context.start):
+        if any(common(v, v.ndim - 1) is None for v in read(point)):
+            raise Refusal(f"the prior of {of} differs between clusters; expected the same for all")
     if len(theta) > 1:
         moments = []
         for point, (tau,) in zip(check.points, check.at([theta[1]]), strict=True):

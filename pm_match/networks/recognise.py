@@ -12,7 +12,7 @@ from pm_match.networks.parts import MissingCells, NetworkCells, Relation
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.densities import DensityCheck, common, still_common
 from pm_match.reading.evidence import Point
 from pm_match.reading.laws import BETA, GAMMA, NORMAL, Law
 
@@ -339,14 +339,18 @@ def _prior_function(context: Context, family: str, declared: tuple[RV, ...], che
     else:
         (law,) = _DECLARED[family]
         read = context.at(law.arguments(declared[0]))
-    if any(common(values) is None for point in check.points for values in read(point)):
+    points = *check.points, context.start
+    if any(common(values) is None for point in points for values in read(point)):
         raise Refusal(
             f"the prior of {names(declared)} is not the same for all blocks; empty clusters "
             "must be alike"
         )
 
+    of = names(declared)
+
     def prior(point: Point) -> tuple[float, float, float, float]:
-        a, b, c, d = [*(float(v.flat[0]) for v in read(point)), 1.0, 1.0][:4]
+        found = [float(still_common(v, 0, of)) for v in read(point)]
+        a, b, c, d = [*found, 1.0, 1.0][:4]
         return a, b, c, d
 
     return prior

@@ -38,7 +38,7 @@ from pm_match.reading.ancestry import (
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.coarsen import powers
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.densities import DensityCheck, common, still_common
 from pm_match.reading.evidence import Point
 from pm_match.reading.probe import chosen_objects
 
@@ -261,7 +261,7 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
     """Hold a candidate against its declared densities."""
     centers, precision = candidate.mean, candidate.precision
     shared = len(context.shapes[precision.name]) == 2
-    prior = _prior_function(context, centers, precision)
+    prior = _prior_function(context, centers, precision, check)
     values = []
     for rv, assignment in zip(candidate.values, candidate.assignments, strict=True):
         alignment = _alignment(context, candidate, rv, assignment)
@@ -406,28 +406,31 @@ def log_mv_normal(away: NDArray, precision: NDArray) -> NDArray[np.float64]:
     return 0.5 * (log_det - away.shape[-1] * np.log(2.0 * np.pi) - squares)
 
 
-def _prior_function(context: Context, centers: RV, precision: RV):
+def _prior_function(context: Context, centers: RV, precision: RV, check: DensityCheck):
     """Make a reader of the prior at a point; refuse priors that differ between clusters."""
     n, d = context.shapes[centers.name]
     identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
     # With precision 1, the covariance of the means is 1 over their strength.
     of_means = context.at([mean(centers), scale(centers)], {precision: identity})
     of_precision = context.at(parameters(precision))
-    (center, _), (nu, lower) = of_means(context.start), of_precision(context.start)
-    for rv, values, ndim in ((centers, center, 1), (precision, nu, 0), (precision, lower, 2)):
-        if common(values, ndim) is None:
-            raise Refusal(
-                f"the prior of {rv.name!r} differs between clusters; expected the same for all"
-            )
+    for point in (context.start, *check.points):
+        (center, _), (nu, lower) = of_means(point), of_precision(point)
+        for rv, values, ndim in ((centers, center, 1), (precision, nu, 0), (precision, lower, 2)):
+            if common(values, ndim) is None:
+                raise Refusal(
+                    f"the prior of {rv.name!r} differs between clusters; expected the same for all"
+                )
+    first, second = repr(centers.name), repr(precision.name)
 
     # Of the context, only this: what is read must not keep its model.
     def prior(point: Point) -> NormalWishartPrior:
         (center, covariance), (nu, lower) = of_means(point), of_precision(point)
-        inverse = np.linalg.inv(lower.reshape(-1, d, d)[0])
+        inverse = np.linalg.inv(still_common(lower, 2, second))
+        center = still_common(np.broadcast_to(center, (n, d)), 1, first)
         return NormalWishartPrior(
-            np.array(np.broadcast_to(center, (n, d))[0], dtype=float),
+            np.array(center, dtype=float),
             float(1.0 / covariance.flat[0]),
-            float(nu.flat[0]),
+            float(still_common(nu, 0, second)),
             inverse.T @ inverse,
         )
 

@@ -13,6 +13,8 @@ from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters, undivided
 from pm_match.reading.context import Context
 from pm_match.reading.operations import not_analytic
+from pm_match.reading.owners import OTHER_STEPS
+from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import log_densities
 
 # Points at which there is nothing special, however numbers are scaled.
@@ -205,6 +207,20 @@ def common(values: Any, ndim: int = 0) -> NDArray | None:
     rows = values.reshape(-1, *values.shape[values.ndim - ndim :])
     alike = (rows == rows[0]).all() or np.allclose(rows, rows[0], rtol=1e-12, atol=0.0)
     return rows[0] if alike else None
+
+
+def still_common(values: Any, ndim: int, of: str) -> NDArray:
+    """Return the entry, of `ndim` axes, that all of a prior's parameters are at a draw.
+
+    Raise `UnservedModelError` if they differ, as they did nowhere that the model was read at.
+    """
+    found = common(values, ndim)
+    if found is None:
+        raise UnservedModelError(
+            f"the prior of {of}: expected the same for all clusters, as it was wherever the model "
+            f"was read; found a draw at which it differs. {OTHER_STEPS}"
+        )
+    return found
 
 
 def same(found: Any, expected: Any) -> bool:

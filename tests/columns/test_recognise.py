@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match import testing
 from pm_match.reading import read
 from tests.declared.columns import M, N, T, declared
 
@@ -296,3 +297,42 @@ def test_steps_pickle():
         results.append(own.step(model.initial_point(0))[0])
     for name in results[0]:
         np.testing.assert_array_equal(results[0][name], results[1][name])
+
+
+# -- priors that are the same in places only ------------------------------------------------------
+
+
+def of_depth():
+    rate = pm.HalfNormal("rate", 0.0005)
+    return pm.Normal("most", 3.0, 1.0) * (1.0 - pt.exp(-rate * np.array([2000.0, 6000.0])))
+
+
+def at_most(most):
+    def means():
+        mean = pm.Normal("middle", 50.0, 3.0)
+        return pt.stack([mean, pt.minimum(mean, most)])
+
+    return means
+
+
+def with_means(means):
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", [1.0, 1.0]), shape=3)
+        mean = pm.Normal("mean", means(), 1.0, shape=2)
+        pm.Normal("x", mean[cluster], 0.5, observed=[-1.0, 0.0, 2.0])
+    return model
+
+
+@pytest.mark.parametrize("means", [of_depth, at_most(49.0)])
+def test_priors_that_differ_where_the_model_lives_are_not_integrated_out(means):
+    (component,) = read(with_means(means)).components
+    assert component.evidence[0].kind == "declared"
+
+
+def test_priors_that_differ_at_a_draw_stop_the_chain():
+    model = with_means(at_most(70.0))
+    assert evidence_of(model)
+    state, point = testing.collapsed_of(model), model.initial_point()
+    state.load(point, state.labels(point))
+    with pytest.raises(pmm.UnservedModelError, match="found a draw at which it differs"):
+        state.load(point | {"middle": np.array(80.0)}, state.labels(point))

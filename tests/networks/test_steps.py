@@ -6,6 +6,7 @@ import weakref
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
 import scipy.sparse as sp
 
@@ -152,6 +153,17 @@ REFUSED = {
     ),
     "densities unlike each other": (
         {"density": lambda: pm.Beta("density", np.eye(4) + 1.0, 1.0, shape=(4, 4))},
+        r"the prior of 'density' is not the same for all blocks",
+    ),
+    "densities unlike each other at the scale of their parameters": (
+        {
+            "density": lambda: pm.Beta(
+                "density",
+                7.0 - 6.0 * pt.exp(-pm.HalfNormal("rate", 5e-7) * 2e6 * (np.eye(4) + 1.0)),
+                1.0,
+                shape=(4, 4),
+            )
+        },
         r"the prior of 'density' is not the same for all blocks",
     ),
     "density used twice": (
