@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from pytensor.tensor.random.basic import BernoulliRV
+from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
 from pm_match.declared.parts import MOST_SLICED, LabelRows, Likelihoods
 from pm_match.declared.rows import Response, RowReader, given
@@ -28,6 +28,8 @@ MOST_CELLS = 2**25
 _RANDOM_CELLS, _MOST_ROWS = 2**17, 128
 # How far from all else a point is where rows are, too.
 _FAR = 3.5
+# Draws among which are large and small whole numbers.
+_DRAWS = 100
 # Points near the start, where what the data allow is likelier than far from it.
 _NEAR = 0.3
 
@@ -189,14 +191,37 @@ class _Reading:
         self._entries = densities.compiled(*self.way)
 
     def _switch(self, rng: np.random.Generator) -> None:
-        """Let all switches be on at the first of the points, and off at the second."""
-        for rv in self.context.model.free_RVs:
-            key = self.context.key(rv)
-            if isinstance(rv.owner.op, BernoulliRV) and rv not in self.assignments:
-                drawn = rng.integers(2, size=(len(self.points), *self.points[0][key].shape))
-                drawn[0], drawn[1] = 1, 0
-                for point, own in zip(self.points, drawn, strict=True):
-                    point[key] = np.asarray(own, point[key].dtype)
+        """Let all switches be on at the first of the points, and off at the second.
+
+        And other whole numbers, as of a change point, large at the first and small at the second.
+        """
+        context, whole = self.context, []
+        for rv in context.model.free_RVs:
+            key = context.key(rv)
+            if rv in self.assignments or rv.dtype.startswith("float") or context.is_missing(rv):
+                continue
+            if isinstance(rv.owner.op, CategoricalRV) and len(context.shapes[rv.name]) == 1:
+                continue  # labels of others
+            if not isinstance(rv.owner.op, BernoulliRV):
+                whole.append(rv)
+                continue
+            drawn = rng.integers(2, size=(len(self.points), *self.points[0][key].shape))
+            drawn[0], drawn[1] = 1, 0
+            for point, own in zip(self.points, drawn, strict=True):
+                point[key] = np.asarray(own, point[key].dtype)
+        if not whole:
+            return
+        try:
+            draw = prior_draws(context.model, whole, given(context, whole))
+            found = [draw(rng, context.start) for _ in range(max(_DRAWS, len(self.points)))]
+        except Exception:
+            return  # some cannot be drawn
+        for key in map(context.key, whole):
+            if all(own[key].shape == self.points[0][key].shape for own in found):
+                drawn = np.array([own[key] for own in found])
+                drawn[:2] = drawn.max(axis=0), drawn.min(axis=0)
+                for point, own in zip(self.points, drawn, strict=False):
+                    point[key] = own
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split labels (..., N) by assignment."""

@@ -220,6 +220,16 @@ def test_rare_effects_of_neighbours_are_seen():
         pmm.steps(model)
 
 
+@pytest.mark.parametrize("which", ["uniform", "counts"])
+def test_whose_an_entry_is_shows_beyond_a_change_point(which):
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=12)
+        change = pm.Poisson("t", 6.0) if which == "counts" else pm.DiscreteUniform("t", 0, 12)
+        mu = pm.Normal("mu", 0.0, 2.0, shape=2)[cluster]
+        pm.Normal("x", pt.switch(np.arange(12) < change, mu, 0.5), 0.7, observed=np.ones(12))
+    np.testing.assert_array_equal(evidence(model).owner, np.arange(12))
+
+
 @pytest.mark.parametrize("n_switches", [2, 3])
 def test_several_switches(n_switches):
     y = np.random.default_rng(0).poisson(2.0, size=12)
