@@ -18,6 +18,7 @@ from pm_match.clusters.units import units
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
 from pm_match.reading import read
 from pm_match.results import annotate, convergence_warnings
+from pm_match.running.chain import all_steps
 from pm_match.sampling import _check_spelling
 from tests.declared.plain import tiny_data, tiny_model
 
@@ -346,6 +347,24 @@ def test_a_slip_is_answered_with_the_word_that_was_meant(slip, meant):
 
 def test_arguments_of_steps_are_no_slips():
     _check_spelling({"target_accept": 0.9, "max_treedepth": 8, "nuts": {}, "tunes": {"n": 1}})
+
+
+def test_nuts_is_told_how_to_adapt_where_it_has_something_to_draw():
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", [1.0, 1.0]), shape=4)
+        nu = pm.Gamma("nu", 3.0, 1.0)
+        mean = pm.Normal("mean", shape=2)
+        pm.StudentT("x", nu, mean[cluster], 1.0, observed=np.arange(4.0))
+    told = {"target_accept": 0.9}
+    nuts = [own for own in all_steps(model, pmm.steps(model), told) if isinstance(own, pm.NUTS)]
+    assert [own.target_accept for own in nuts] == [0.9]
+    nuts = all_steps(model, pmm.steps(model), {"target_accept": 0.9, "nuts": {"max_treedepth": 4}})
+    assert [(n.target_accept, n.max_treedepth) for n in nuts if isinstance(n, pm.NUTS)] == [
+        (0.9, 4)
+    ]
+    assert draw(model, draws=5, **told).posterior.sizes["draw"] == 5
+    # Nothing is left to it.
+    assert draw(tiny_model(), draws=5, **told).posterior.sizes["draw"] == 5
 
 
 def test_steps_say_what_they_draw():

@@ -110,11 +110,15 @@ def all_steps(
     """Add to some steps those that PyMC chooses for the variables that they leave.
 
     `step_kwargs`, `backend`, `compile_kwargs`: what `pm.sample` was given for the steps that it
-    makes.
+    makes. What is for NUTS is of no use where nothing is left to it.
     """
-    served = {value for step in steps for value in step.vars}
-    if not step_kwargs and served >= set(model.value_vars):
-        return list(steps)
+    served, own = {value for step in steps for value in step.vars}, dict(step_kwargs)
+    if "target_accept" in own:
+        own["nuts"] = {"target_accept": own.pop("target_accept"), **own.get("nuts", {})}
+    if served.issuperset(model.value_vars):
+        own.pop("nuts", None)
+        if not own:
+            return list(steps)
     # PyMC makes the graph of the whole log density, and will again.
     with model, untraced(model):
         provided, selected = assign_step_methods(model, list(steps))
@@ -122,7 +126,7 @@ def all_steps(
             model,
             provided,
             selected,
-            step_kwargs=dict(step_kwargs),
+            step_kwargs=own,
             compile_kwargs=resolve_backend_compile_kwargs(backend, compile_kwargs),
         )
     return made if isinstance(made, list) else [made]
