@@ -354,7 +354,7 @@ def test_nuts_is_told_how_to_adapt_where_it_has_something_to_draw():
         cluster = pm.Categorical("cluster", pm.Dirichlet("weights", [1.0, 1.0]), shape=4)
         nu = pm.Gamma("nu", 3.0, 1.0)
         mean = pm.Normal("mean", shape=2)
-        pm.StudentT("x", nu, mean[cluster], 1.0, observed=np.arange(4.0))
+        pm.StudentT("x", nu=nu, mu=mean[cluster], sigma=1.0, observed=np.arange(4.0))
     told = {"target_accept": 0.9}
     nuts = [own for own in all_steps(model, pmm.steps(model), told) if isinstance(own, pm.NUTS)]
     assert [own.target_accept for own in nuts] == [0.9]
