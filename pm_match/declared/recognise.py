@@ -295,7 +295,7 @@ class _Reading:
         self._refuse(
             (owner < 0) & ~seen,
             "has no density at any of the points that were tried; expected to see whose label "
-            "it depends on",
+            "it depends on (no bound on how many objects clusters have)",
         )
         rng = np.random.default_rng(20130206)
         n_rows = int(np.clip(_RANDOM_CELLS // max(len(owner), 1), 0, _MOST_ROWS))

@@ -87,7 +87,8 @@ def clustering_candidate(
         labels = context.shapes[assignment.name]
         if len(labels) != 1:
             raise Refusal(
-                f"{assignment.name!r} has shape {labels}; expected one vector of labels: flatten it"
+                f"{assignment.name!r} has shape {labels}; expected one vector of labels: "
+                + ("flatten it" if labels else "declare those of all objects in one variable")
             )
         if labels[0] == 0:
             raise Refusal(f"{assignment.name!r} has no objects; expected one at least")
