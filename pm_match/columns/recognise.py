@@ -42,6 +42,8 @@ _DECLARED: dict[type, tuple[laws.Law, ...]] = {
     NormalGammaPrior: (laws.NORMAL, laws.GAMMA),
 }
 _SEED = 20130713
+# Random labels at which parameters are looked at: cells, and rows of labels.
+_RANDOM_CELLS, _MOST_RANDOM = 2**17, 64
 # PyMC has some constants in single precision.
 _CLOSE = 1e-7
 
@@ -297,10 +299,14 @@ def _check_every_label(context: Context, found: Reading, read: CellReader) -> No
     n_objects = context.shapes[found.assignment.name][0]
     some = prior.random(np.random.default_rng(_SEED), shape)
     # What is cut off far away does not show at random values.
-    trials = [(label, some) for label in range(shape[0])]
-    trials += [(0, far) for far in prior.extremes(shape)]
-    for label, theta in trials:
-        labels = (np.arange(n_objects) + label) % shape[0]
+    turns = [(np.arange(n_objects) + label) % shape[0] for label in range(shape[0])]
+    trials = [(labels, some) for labels in turns]
+    trials += [(turns[0], far) for far in prior.extremes(shape)]
+    # Nor does what labels do together: how many objects a cluster has, say.
+    n_random = int(np.clip(_RANDOM_CELLS // max(found.object.size, 1), 0, _MOST_RANDOM))
+    drawn = np.random.default_rng(_SEED).integers(shape[0], size=(n_random, n_objects))
+    trials += [(labels, some) for labels in drawn]
+    for labels, theta in trials:
         cells, known = read(context.start, labels, theta)
         fine = scaled or np.allclose(known, found.known, rtol=_CLOSE, atol=0.0)
         for own, cell in zip(theta, cells, strict=True):

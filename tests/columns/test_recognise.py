@@ -336,3 +336,12 @@ def test_priors_that_differ_at_a_draw_stop_the_chain():
     state.load(point, state.labels(point))
     with pytest.raises(pmm.UnservedModelError, match="found a draw at which it differs"):
         state.load(point | {"middle": np.array(80.0)}, state.labels(point))
+
+
+def test_parameters_that_depend_on_how_many_objects_a_cluster_has_are_refused():
+    def declare(cluster):
+        few = pt.switch(pt.eq(pt.eq(cluster, 0).sum(), 3), 10.0, 1.0)
+        pm.Poisson("x", few * rates()[cluster], observed=np.ones((10, M), int))
+
+    refused = read(one(declare, n=10)).refusals["cluster"]
+    assert "depends on the labels of more than one object" in refused
