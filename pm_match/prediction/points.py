@@ -18,7 +18,16 @@ from pm_match.matching.draws import (
 )
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
-from pm_match.reading.probe import initial_point, natural_function, sampled_function
+from pm_match.reading.probe import (
+    compiled,
+    initial_point,
+    natural_function,
+    sampled_function,
+    stand_in,
+)
+
+# What PyMC puts after the name of a variable for its missing values.
+_MISSING = "_unobserved"
 
 
 class RecordedPoints:
@@ -126,7 +135,43 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
                     f"as {other!r}. Declare the model of the same objects and columns"
                 )
     moved = {dim: own for dim, own in order.items() if (own != np.arange(len(own))).any()}
-    return posterior.isel(moved) if moved else posterior
+    if not moved:
+        return posterior
+    found = posterior.isel(moved)
+    for name in map(str, posterior.data_vars):
+        whole = name.removesuffix(_MISSING)
+        if name == whole or whole not in model or name not in model:
+            continue
+        if whole not in posterior:
+            raise ValueError(
+                f"variable {name!r}: expected draws in the order of the model's labels, or those "
+                f"of {whole!r} beside them; found another order, and none"
+            )
+        places = _places_of_missing(model, whole)
+        values = found[whole].transpose(..., *_dims(model, whole)).to_numpy()
+        lead = found[name].shape[: found[name].ndim - 1]
+        found[name] = found[name].copy(data=values.reshape(*lead, -1)[..., places])
+    return found
+
+
+def _dims(model: Model, name: str) -> tuple[Hashable, ...]:
+    """Return the dims of a variable, as PyMC names them in draws."""
+    n = model[name].ndim
+    return tuple(model.named_vars_to_dims.get(name) or (f"{name}_dim_{k}" for k in range(n)))
+
+
+def _places_of_missing(model: Model, name: str) -> NDArray[np.int64]:
+    """Find where in a variable, flattened, the values are that are missing of it, in order."""
+    rv = model[f"{name}{_MISSING}"]
+    stand, start = stand_in(rv), initial_point(model)
+    read, _ = compiled(model, [model[name]], {rv: stand}, [stand])
+    n = int(np.prod(natural_function(model, [rv.name])(start)[0].shape))
+    zeros, ones, numbers = (
+        np.ravel(read(start, np.asarray(own, rv.dtype))[0])
+        for own in (np.zeros(n), np.ones(n), np.arange(n))
+    )
+    inside = np.flatnonzero(zeros != ones)
+    return inside[np.argsort(numbers[inside])]
 
 
 def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: int | None):

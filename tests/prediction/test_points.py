@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
 
@@ -91,3 +92,29 @@ def test_a_domain_may_be_called_what_new_objects_are():
     found = pmm.assign(draws, model, {"a": pd.DataFrame({"n": [7, 7, 7, 0]})}, **OPTIONS)
     assert found["posterior"]["cluster_a_new"].shape[-1] == 2
     assert found["posterior"]["cluster_a_new_object"].shape[-1] == 4
+
+
+def heavy(rows):
+    """Rows of two columns with missing values, which are not integrated out."""
+    x = np.array([[0.0, 1.0], [np.nan, 2.0], [5.0, np.nan], [7.0, np.nan], [np.nan, np.nan]])[rows]
+    with pm.Model(coords={"person": 10 * np.array(rows), "of": ["u", "v"]}) as model:
+        weights = pm.Dirichlet("weights", np.ones(2))
+        cluster = pm.Categorical("cluster_p", weights, dims="person")
+        mean = pm.Normal("mean", 3.0, 3.0, shape=(2, 2))
+        x = np.ma.masked_invalid(x)
+        pm.StudentT("x", nu=4, mu=mean[cluster], sigma=0.3, observed=x, dims=("person", "of"))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_missing_values_go_with_their_objects():
+    draws = few_draws(heavy([0, 1, 2, 3, 4]), draws=20, tune=20)
+    one, other = (
+        pmm.log_predictive(draws, heavy(rows), progressbar=False)["log_likelihood/objects"]
+        for rows in ([0, 1, 2, 3, 4], [3, 4, 0, 2, 1])
+    )
+    assert float(one.mean(("chain", "draw")).std()) > 0.1
+    xr.testing.assert_allclose(other.reindex_like(one), one)
+    short = draws.posterior.to_dataset().drop_vars("x")
+    with pytest.raises(ValueError, match=r"'x_unobserved': expected draws in the order of"):
+        pmm.assign(short, heavy([3, 4, 0, 2, 1]), {"p": np.zeros((1, 2))}, **OPTIONS)
