@@ -345,3 +345,15 @@ def test_parameters_that_depend_on_how_many_objects_a_cluster_has_are_refused():
 
     refused = read(one(declare, n=10)).refusals["cluster"]
     assert "depends on the labels of more than one object" in refused
+
+
+@pytest.mark.parametrize("more", [3e-9, 1e6])
+def test_means_whose_precision_is_no_multiple_are_not_integrated_out(more):
+    """What is added shows at precisions far from 1, or near it."""
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", [1.0, 1.0]), shape=3)
+        tau = pm.Gamma("tau", 2.0, 1.0, shape=2)
+        mean = pm.Normal("mean", 0.0, tau=tau + more, shape=2)
+        pm.Normal("x", mean[cluster], tau=tau[cluster], observed=[-1.0, 0.0, 2.0])
+    (component,) = read(model).components
+    assert component.evidence[0].kind == "declared"
