@@ -29,7 +29,7 @@ from pm_match.reading import laws
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck, common, still_common
+from pm_match.reading.densities import FAR, DensityCheck, common, still_common
 from pm_match.reading.owners import binary_digits, from_digits
 from pm_match.reading.probe import compiled, stand_in
 
@@ -42,8 +42,6 @@ _DECLARED: dict[type, tuple[laws.Law, ...]] = {
     NormalGammaPrior: (laws.NORMAL, laws.GAMMA),
 }
 _SEED = 20130713
-# Precisions far from others.
-_FAR = 1e-9, 1e9
 # Random labels at which parameters are looked at: cells, and rows of labels.
 _RANDOM_CELLS, _MOST_RANDOM = 2**17, 64
 # PyMC has some constants in single precision.
@@ -540,9 +538,9 @@ def _hyper_function(context: Context, theta: Sequence[RV], family: Family, check
             m, k = read(point)[:2]
             moments.append((m, k * tau))
         # What is added to a precision does not show where that is near 1.
-        far = [context.normal_prior(first, givens={theta[1]: np.full(shape, t)}) for t in _FAR]
+        far = [context.normal_prior(first, givens={theta[1]: np.full(shape, t)}) for t in FAR]
         point = check.points[0]
-        kappas = [own(point)[1] / t for own, t in zip(far, _FAR, strict=True)]
+        kappas = [own(point)[1] / t for own, t in zip(far, FAR, strict=True)]
         same = all(np.allclose(k, read(point)[1], rtol=_CLOSE, atol=0.0) for k in kappas)
         if not same or not check.is_normal(first, moments):
             raise Refusal(

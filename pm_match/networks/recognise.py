@@ -12,7 +12,7 @@ from pm_match.networks.parts import MissingCells, NetworkCells, Relation
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck, common, still_common
+from pm_match.reading.densities import FAR, DensityCheck, common, still_common
 from pm_match.reading.evidence import Point
 from pm_match.reading.laws import BETA, GAMMA, NORMAL, Law
 
@@ -331,7 +331,11 @@ def _prior_function(context: Context, family: str, declared: tuple[RV, ...], che
         read = context.at(outputs, {precision: np.ones(context.shapes[str(precision.name)])})
         priors, taus = map(read, check.points), check.natural(precision)
         moments = ((m, k * tau) for (m, k, *_), tau in zip(priors, taus, strict=True))
-        if not check.is_normal(location, moments):
+        # What is added to a precision does not show where that is near 1.
+        shape, point = context.shapes[str(precision.name)], check.points[0]
+        far = [context.at([kappa], {precision: np.full(shape, t)})(point)[0] for t in FAR]
+        same = all(np.allclose(own, read(point)[1], rtol=1e-7, atol=0.0) for own in far)
+        if not same or not check.is_normal(location, moments):
             raise Refusal(
                 f"{location.name!r}: its declared log density is not that of Normal(m, tau = kappa "
                 f"* {precision.name}), the normal family's conjugate prior"

@@ -38,7 +38,7 @@ from pm_match.reading.ancestry import (
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.coarsen import powers
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck, common, still_common
+from pm_match.reading.densities import FAR, DensityCheck, common, still_common
 from pm_match.reading.evidence import Point
 from pm_match.reading.probe import chosen_objects
 
@@ -420,6 +420,14 @@ def _prior_function(context: Context, centers: RV, precision: RV, check: Density
                 raise Refusal(
                     f"the prior of {rv.name!r} differs between clusters; expected the same for all"
                 )
+    (_, near), point = of_means(context.start), context.start
+    for t in FAR:  # what is added to a precision does not show where that is near 1
+        (width,) = context.at([scale(centers)], {precision: t * identity})(point)
+        if not np.allclose(t * width, near, rtol=1e-7, atol=1e-7 * np.abs(near).max()):
+            raise Refusal(
+                f"the prior of {centers.name!r} is not that of means whose precision is a multiple "
+                f"of {precision.name!r}"
+            )
     first, second = repr(centers.name), repr(precision.name)
 
     # Of the context, only this: what is read must not keep its model.

@@ -22,6 +22,8 @@ _TEST_POINTS = 3
 _WIDTH = 0.7
 # Further points, narrower and wider than these: precisions from 1e-3 to 1e3, and near 1.
 _OTHER_WIDTHS = (0.05, 3.5)
+# Precisions that are far from others.
+FAR = 1e-9, 1e9
 # Numbers of all densities that are worth looking at, point by point.
 _MOST_NUMBERS = 4_000_000
 

@@ -646,3 +646,12 @@ def test_two_parameters_are_of_the_same_cells():
 def test_what_looks_like_a_network_is_refused_in_words(declare, message):
     with pytest.raises(pmm.UnservedModelError, match=message):
         pmm.sample(10, tune=10, chains=1, model=declare(), progressbar=False)
+
+
+def test_means_of_weights_whose_precision_is_nearly_a_multiple_are_refused():
+    def nearly(shape):
+        precision = pm.Gamma("precision", 2.0, 1.5, shape=shape)
+        return pm.Normal("mean", 0.3, tau=0.7 * precision + 3e-9, shape=shape), precision
+
+    model = two(nearly, lambda d, r, c: block(r, c, density=d, family="normal", observed=UNEVEN))
+    assert "'mean': its declared log density is not that of" in read(model).refusals["row"]

@@ -146,6 +146,14 @@ REFUSED = {
         {"mean": lambda p: pm.MvNormal("mean", np.zeros(D), tau=0.5 * p + np.eye(D), shape=(T, D))},
         "'mean' is not that of means whose precision is a multiple",
     ),
+    "nearly a multiple": (
+        {
+            "mean": lambda p: pm.MvNormal(
+                "mean", np.zeros(D), cov=2.0 * pt.linalg.inv(p) + 1e-9 * np.eye(D), shape=(T, D)
+            )
+        },
+        "'mean' is not that of means whose precision is a multiple",
+    ),
     "other noise": (
         {"x": lambda m, c, p: pm.MvNormal("x", m[c], tau=2.0 * p, observed=DATA)},
         "the declared density of 'x' is not normal around",
