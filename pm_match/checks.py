@@ -165,3 +165,9 @@ def astype_hint(dtype: Any) -> str:
 def plain(label: Any) -> Any:
     """Give a Python value, so that messages say 'x' and not np.str_('x')."""
     return label.item() if isinstance(label, np.generic) else label
+
+
+def label_text(label: Any) -> str:
+    """Give a label as text: a column of whole numbers that has holes is one of floats."""
+    whole = isinstance(label, float | np.floating) and label.is_integer()
+    return str(int(label) if whole else label)

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.checks import warn
+from pm_match.checks import label_text, warn
 from pm_match.front.files import read_table_file
 from pm_match.front.prepare import PreparedData, look_at_table
-from pm_match.models.declare import label_text
 from pm_match.models.mixture import observed_columns
 from pm_match.tables.standardise import principal_components, standardise
 

@@ -28,10 +28,11 @@ from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import LEFT_OUT, USES, Column, leave, look_at_column
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import as_variable, is_matrix, read_table_file
-from pm_match.models.declare import declare_links, label_text, link_sets, warn_of_levels
+from pm_match.models.declare import declare_links, link_sets, warn_of_levels
 from pm_match.networks.data import Network
 from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
+from pm_match.tables.order import in_order
 from pm_match.tables.standardise import standardise as scaled
 
 # Columns that are named in one line.
@@ -319,7 +320,7 @@ def prepare(
     clusters : mapping, optional
         Clusters that are known already within domains: from domains, of networks from
         ``<network>_<type>``, to a label for every object (missing where it is not known; a Series
-        is matched by its index, unless that is 0, 1, 2, … and names no object).
+        or DataArray is matched by its index, unless that is 0, 1, 2, … and names no object).
     whole : bool, default True
         Whether these clusters are kept whole. Otherwise chains start from the best correspondence
         of them (`PreparedData.starts`), and objects may leave them.
@@ -522,8 +523,7 @@ def _known(
             what = "objects of a network" if networks else "table"
             raise ValueError(f"{where}: {no_such(what, there, title)}")
         objects = objects_of[name]
-        if isinstance(given, pd.Series):
-            given = _in_order(where, given, objects)
+        given = in_order(where, given, objects, partial=True)
         cells = np.asarray(given, dtype=object)
         if cells.ndim != 1:
             raise TypeError(
@@ -537,30 +537,6 @@ def _known(
         if not len(labels):
             raise ValueError(f"{where}: expected labels; found none")
         yield name, (codes, pd.Series(labels).infer_objects().to_numpy())
-
-
-def _in_order(where: str, given: pd.Series, objects: pd.Index) -> Any:
-    """Bring values to the order of the objects that their index names, missing where none does.
-
-    Those that are only numbered, by what names no object, are in that order already.
-    """
-    labels, there = _as_text(as_labels(where, "row", given.index)), _as_text(objects)
-    strange = labels[~labels.isin(there)]
-    numbered = given.index.equals(pd.RangeIndex(len(given)))
-    if numbered and len(strange) == len(labels):
-        return given.to_numpy()
-    if len(strange):
-        raise ValueError(
-            f"{where}: expected labels of objects in the index; found {strange[0]!r}"
-            f"{did_you_mean(strange[0], there)} (values that are in the order of the objects are "
-            "given without an index, by to_numpy())"
-        )
-    return given.set_axis(labels).reindex(there).to_numpy()
-
-
-def _as_text(labels: Any) -> pd.Index:
-    index = pd.Index(labels)
-    return index.map(label_text) if index.dtype.kind == "f" else index.astype(str)
 
 
 def _objects_of(found: PreparedData) -> dict[str, pd.Index]:

@@ -86,7 +86,8 @@ def aligned_clusters(
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional
-        Labels that are known, by domain: whole numbers, -1 where they are not. They are observed.
+        Labels that are known, by domain: whole numbers, -1 where they are not, in the order of the
+        objects, or a Series with their labels as index. They are observed.
 
     Returns
     -------

@@ -12,9 +12,10 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.exceptions import ImputationWarning
 
-from pm_match.checks import check_positive, did_you_mean, plain, warn
+from pm_match.checks import check_positive, did_you_mean, label_text, plain, warn
 from pm_match.reading.links import cannot_link, must_link
 from pm_match.reading.probe import n_entries
+from pm_match.tables.order import in_order
 
 # PyTensor keeps a Python float that fits in single precision, and computes with it there.
 real = np.float64
@@ -46,12 +47,14 @@ def cluster_weights(
 def assignment(name: str, weights: Any, dim: str, known: Mapping[str, Any] | None) -> Any:
     """Declare the clusters of a domain's objects, observed where they are known.
 
-    `name`: the variable is `cluster_<name>`; `known`: from domains to the labels of their objects
-    (whole numbers), -1 where they are not known.
+    `name`: the variable is `cluster_<name>`; `dim`: of the objects, which has their labels as
+    coords; `known`: from domains to the labels of their objects (whole numbers), -1 where they are
+    not known: in their order, or by their index.
     """
     labels = None if known is None else known.get(name)
     if labels is not None:
-        labels = np.asarray(labels)
+        objects = pm.modelcontext(None).coords[dim]
+        labels = np.asarray(in_order(f"known[{name!r}]", labels, objects))
         if labels.dtype.kind not in "iu" or labels.ndim != 1:
             raise ValueError(
                 f"known[{name!r}]: expected whole numbers, one for each object, -1 where the "
@@ -157,12 +160,6 @@ def _by_names(rows: pd.DataFrame, what: str) -> list[dict[Any, list[str]]]:
         {name: [label_text(row[name]) for row in linked] for name in names}
         for names, linked in found.items()
     ]
-
-
-def label_text(label: Any) -> str:
-    """Give a label as text: a column of whole numbers that has holes is one of floats."""
-    whole = isinstance(label, float | np.floating) and label.is_integer()
-    return str(int(label) if whole else label)
 
 
 def warn_of_levels(what: str, levels: Mapping[str, Collection[Any]]) -> None:

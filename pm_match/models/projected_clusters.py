@@ -122,7 +122,8 @@ def projected_clusters(
         domain. From one domain alone to groups of positions or labels, clusters that are kept
         whole. Several mappings may name different domains. See `must_link`.
     known : mapping, optional
-        Labels that are known, by domain: whole numbers, -1 where they are not. They are observed.
+        Labels that are known, by domain: whole numbers, -1 where they are not, in the order of the
+        objects, or a Series with their labels as index. They are observed.
 
     Returns
     -------

@@ -40,6 +40,7 @@ from pm_match.networks.data import (
     default_types,
 )
 from pm_match.tables.domains import as_labels, check_names
+from pm_match.tables.order import in_order
 
 # What the two numbers of a prior on densities or noise are.
 _PARAMETERS = {
@@ -157,7 +158,7 @@ def relational_clusters(
     exposure : "degree" or mapping, optional
         Factors of the means of both families of counts: ``"degree"`` corrects for the objects'
         degrees; a mapping has for each network what `BlockNetwork` takes, a vector (or None) for
-        each axis.
+        each axis. A Series is matched to the objects by its index.
     dispersion : float, default 1.0
         Of the negative binomial family: the n of `pymc.NegativeBinomial`, of all cells, which
         exposures multiply. The smaller, the more overdispersed are counts of one mean.
@@ -168,7 +169,8 @@ def relational_clusters(
         value.
     known : mapping, optional
         From ``<network>_<type>`` to clusters that are known: a vector of whole numbers, one for
-        each object, -1 where it is not known. All objects have to be relevant then.
+        each object, -1 where it is not known, or a Series with their labels as index. All objects
+        have to be relevant then.
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, by names ``<network>_<type>`` of one type, as in
         `projected_clusters`. Only with ``relevance=False``: linked objects must be relevant.
@@ -462,7 +464,17 @@ def _check_exposure(exposure, networks) -> dict[str, Any]:
             f"exposure: expected an entry for each of the networks {list(networks)}; "
             f"found {list(exposure)}"
         )
-    return dict(exposure)
+    return {name: _of_objects(name, own, networks[name]) for name, own in exposure.items()}
+
+
+def _of_objects(name: str, exposure: Any, network: Network) -> Any:
+    """Bring the exposures of a network to the order of its objects; leave what are none."""
+    if not isinstance(exposure, list | tuple) or len(exposure) > len(network.labels):
+        return exposure
+    return [
+        in_order(f"exposure[{name!r}], axis {axis}", own, network.labels[axis])
+        for axis, own in enumerate(exposure)
+    ]
 
 
 def _check_types_of_links(linked: Mapping[str, Any], known: Mapping[str, str]) -> None:

@@ -248,6 +248,7 @@ def test_given_clusters_are_matched_by_labels_that_are_numbers_too():
 
     given = pd.Series([0, 1, 0, 1, 2])
     assert codes(a.iloc[order], given) == expected
+    assert codes(a.iloc[order], given.iloc[::-1].rename_axis("row").to_xarray()) == expected
     assert codes(a.set_axis(np.arange(5.0)).iloc[order], given) == expected
     assert codes(a.set_axis(list("pqrst")), given) == given.tolist()  # numbers are no labels there
     assert codes(a, given.iloc[:3]) == [0, 1, 0, -1, -1]
