@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+# As whole numbers of 64 bits are written; labels such as 007 are text.
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 MISSING = ["", "NA", "N/A", "NaN", "nan"]
 
 
@@ -49,6 +53,13 @@ def read_cells(file: Path) -> pd.DataFrame:
 def numbers(column: pd.Series) -> pd.Series:
     """Read text as numbers: NaN where it is none, or a missing value."""
     return pd.to_numeric(column.mask(column.isin(MISSING)), errors="coerce").astype(float)
+
+
+def whole_numbers(column: pd.Series) -> pd.Series:
+    """Read labels as whole numbers, if they all are, written as these are; else leave the text."""
+    if len(column) and column.str.fullmatch(_WHOLE).all():
+        return column.astype(np.int64)
+    return column
 
 
 def read_links(file: Path) -> pd.DataFrame:

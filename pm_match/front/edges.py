@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from pm_match.checks import no_such
-from pm_match.front.cells import InputError, is_market
+from pm_match.front.cells import InputError, is_market, whole_numbers
 from pm_match.front.files import NetworkFile, read_network_file
-from pm_match.networks.data import Network, as_network, default_types
+from pm_match.networks.data import Network, as_network, cell_name, default_types
 
 
 def look_at_networks(
@@ -37,7 +37,10 @@ def look_at_networks(
         options.get(option) for option in ("one_mode", "symmetric", "self_loops")
     )
     n_axes = 2 if one_mode else len(types or (1, 2))
-    read = {name: _read(name, network, columns, n_axes, notes) for name, network in given.items()}
+    read = {
+        name: _named(_read(name, network, columns, n_axes, notes), n_axes, one_mode)
+        for name, network in given.items()
+    }
     headers = {name: own.header for name, own in read.items() if own.header}
     if headers and len(headers) < len(read):
         other = next(name for name in read if name not in headers)
@@ -67,7 +70,7 @@ def look_at_networks(
             labels = tuple(pd.RangeIndex(1, n + 1) for n in network.shape)
             network = replace(network, labels=labels)
         networks[name] = network
-    options["family"] = family or _family(networks, notes)
+    options["family"] = family or _family(networks, read, notes)
     if not types:
         options["types"] = _types(read, networks, one_mode)
     return networks, options, notes
@@ -92,6 +95,22 @@ def _read(name, network, columns, n_axes, notes) -> NetworkFile:
         notes.append(f"{name}: {twice} edges are listed several times, and counted.")
     cells = counts.rename("the value").reset_index().astype({"the value": np.float64})
     return replace(read, cells=cells)
+
+
+def _named(read: NetworkFile, n_axes: int, one_mode: bool) -> NetworkFile:
+    """Say that whole numbers at the ends of edges are names, so that none between them is one."""
+    if not read.header or read.labels is not None:
+        return read
+    cells, labels = read.cells.copy(), []
+    ends = list(cells.columns[:n_axes])
+    for own in [ends] if one_mode else [[end] for end in ends]:
+        pool = pd.concat([cells[end] for end in own]).dropna()
+        if read.file is not None:
+            pool = whole_numbers(pool)
+            cells[own] = cells[own].astype(pool.dtype)
+        whole = pool.dtype.kind in "iu"
+        labels += [pd.Index(np.unique(pool.to_numpy(np.int64))) if whole else None] * len(own)
+    return replace(read, cells=cells, labels=tuple(labels))
 
 
 def is_graph(value: Any) -> bool:
@@ -209,16 +228,24 @@ def _types(read, networks, one_mode) -> tuple[str, ...]:
     return names if fine else unnamed
 
 
-def _family(networks: Mapping[str, Network], notes: list[str]) -> str:
+def _family(
+    networks: Mapping[str, Network], read: Mapping[str, NetworkFile], notes: list[str]
+) -> str:
     """Choose the family of all values."""
     values = np.concatenate([network.values for network in networks.values()])
     if np.isin(values, (0.0, 1.0)).all():
         return "bernoulli"
-    odd = values[(values < 0) | (values != np.floor(values))]
-    if not len(odd):
-        notes.append("Values are counts: family='poisson'.")
-        return "poisson"
-    raise ValueError(
-        f"networks: expected edges (0 and 1) or counts; found {odd[0]:g}. Bring weights to mean 0 "
-        "and variance about 1 and say family='normal', or make edges of them (x > 0)"
-    )
+    for name, network in networks.items():
+        odd = (network.values < 0) | (network.values != np.floor(network.values))
+        if not odd.any():
+            continue
+        first = int(np.argmax(odd))
+        cell = cell_name(network.labels, network.index[first])
+        with _of_file(read[name]):
+            raise ValueError(
+                f"network {name!r}: expected edges (0 and 1) or counts; found "
+                f"{network.values[first]:g} at cell {cell}. Bring weights to mean 0 and variance "
+                "about 1 and say family='normal', or make edges of them (x > 0)"
+            )
+    notes.append("Values are counts: family='poisson'.")
+    return "poisson"

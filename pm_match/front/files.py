@@ -13,11 +13,18 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from pm_match.front.cells import MISSING, InputError, is_market, numbers, read_cells
+from pm_match.front.cells import (
+    MISSING,
+    InputError,
+    is_market,
+    numbers,
+    read_cells,
+    whole_numbers,
+)
 
 
 def read_table_file(
-    file: Path, known: Collection[str] = (), text: Collection[str | None] = ()
+    file: Path, known: Collection[str] = (), text: Collection[str] = (), id: str | None = None
 ) -> pd.DataFrame:
     """Read one table: a header line, then a row for each object.
 
@@ -25,6 +32,8 @@ def read_table_file(
     every row; otherwise objects are numbered from 1. Other columns are numbers if all their cells
     are, and text otherwise; empty cells (also NA, N/A and NaN) are missing. Columns that are
     `known`, from another file, have no labels. Those in `text` are text, whatever their cells.
+    Labels, also those in the column `id`, are text unless all are whole numbers without zeros
+    before them.
 
     Raise `InputError` if the file cannot be read, or has no header.
     """
@@ -37,7 +46,7 @@ def read_table_file(
     named = present.all() and bool(values[0].isna().all()) and first.is_unique and len(first) > 0
     labelled = header[0] == "" or (named and as_variable(header[0]) not in known)
     if labelled:
-        index = pd.Index(first, name=header[0] or None)
+        index = pd.Index(whole_numbers(first), name=header[0] or None)
         if not present.all():
             row = int(np.argmin(present)) + 1
             raise InputError(f"{file}: row {row}: expected the object's label; found an empty cell")
@@ -66,7 +75,14 @@ def read_table_file(
             raise InputError(
                 f"{file}: column number {i + 1}: expected its name in the first line; found none"
             )
-        as_text = i in mixed or not {header[i], as_variable(header[i])}.isdisjoint(text)
+        if header[i] == id and not missing[i].any():
+            columns[i] = whole_numbers(body[i])
+            continue
+        as_text = (
+            i in mixed
+            or header[i] == id
+            or not {header[i], as_variable(header[i])}.isdisjoint(text)
+        )
         columns[i] = body[i].mask(missing[i]).astype(object) if as_text else values[i]
     table = pd.DataFrame(columns)
     table.index = index

@@ -37,7 +37,7 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> An
             if use == "category"
             and any(isinstance(cell, str) for cell in prepared.data[name][column].dropna())
         ]
-        where, table = str(table), read_table_file(Path(table), looked, [id, *text])
+        where, table = str(table), read_table_file(Path(table), looked, text, id)
     frame, _ = look_at_table(where, table, id, looked, new=True)
     mixed = prepared.model == "mixture"
     used = list(prepared.data[name].columns if mixed else prepared.numeric()[name].columns)

@@ -335,8 +335,8 @@ def prepare(
         The column that names the objects: of all tables, or by domain.
     columns : mapping or sequence of str, optional
         Of tables, from columns to what they hold, where it cannot be seen: "number", "positive",
-        "count", "boolean" or "category"; or "ignore". Of edge lists, the columns of both ends, and
-        perhaps the value's.
+        "count", "boolean" or "category"; or "ignore". Of edge lists, the columns of both ends,
+        whose numbers are names as text is, and perhaps the value's.
     model : str, optional
         "table_clusters", "normal_clusters", "aligned_clusters", "mixture", "projected_clusters" or
         "relational_clusters", which says that DataFrames and CSV files are networks.
@@ -376,6 +376,11 @@ def prepare(
     check_spelling(prepare, options)
     if model is not None:
         check_option("model", model, MODELS)
+    if isinstance(columns, str):
+        raise TypeError(
+            f"columns: expected names of several columns, as in [{columns!r}, …], or a mapping; "
+            f"found {columns!r}"
+        )
     if hasattr(getattr(data, "mod", None), "items"):  # MuData
         data = dict(data.mod)
     if isinstance(data, Sequence) and not isinstance(data, str):
@@ -471,7 +476,7 @@ def _look_at_tables(given, titles, ids, told):
     for name, value in given.items():
         where = f"domain {titles[name]!r}"
         if isinstance(value, str | PathLike):
-            where, value = str(value), read_table_file(Path(value), text=[ids[name]])
+            where, value = str(value), read_table_file(Path(value), id=ids[name])
         tables[name], looked[name] = look_at_table(where, value, ids[name], told)
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:
@@ -674,8 +679,9 @@ def look_at_table(
         )
     frame = frame.set_axis(as_labels(where, "column", frame.columns).astype(str), axis=1)
     if id is not None and id not in frame and frame.index.name != id and not new:
+        there = [*frame, *filter(None, [frame.index.name])]
         raise ValueError(
-            f"{where}: {no_such(f'column {id!r}', frame, id)} (where ids have names of their own, "
+            f"{where}: {no_such(f'column {id!r}', there, id)} (where ids have names of their own, "
             "say which by domain: id={'a': …, 'b': …})"
         )
     if id in frame:

@@ -563,7 +563,7 @@ def _distinct(kind, index, values, shape, labels):
         cell = index[order[int(np.argmax(twice))]]
         more = int(twice.sum()) - 1
         raise ValueError(
-            f"{kind.where}: expected each cell once; found {_cell(labels, cell)} more than once"
+            f"{kind.where}: expected each cell once; found {cell_name(labels, cell)} more than once"
             + (f" (and {more} other repetitions)" if more else "")
             + (", counting (i, j) and (j, i) as one cell" if kind.symmetric else "")
         )
@@ -575,7 +575,7 @@ def _check_values(kind, index, values, labels) -> None:
     if not bad.any():
         return
     first = int(np.argmax(bad))
-    found = f"found {values[first]:g} at cell {_cell(labels, index[first])}"
+    found = f"found {values[first]:g} at cell {cell_name(labels, index[first])}"
     expected = f"{kind.where}: expected {_SUPPORT[kind.family]} (family {kind.family!r})"
     if np.isnan(values[first]):
         found += '. Leave an unknown cell out, with absent="unknown", or give a dense array'
@@ -638,7 +638,7 @@ def _asymmetric(where, labels, cell, here, there) -> ValueError:
     here, there = ("nothing" if v is None else f"{v:g}" for v in (here, there))
     return ValueError(
         f"{where}: expected a symmetric matrix, or one with nothing in one of its triangles; found "
-        f"{here} at {_cell(labels, cell)} and {there} at {_cell(labels, cell[::-1])}"
+        f"{here} at {cell_name(labels, cell)} and {there} at {cell_name(labels, cell[::-1])}"
     )
 
 
@@ -655,7 +655,8 @@ def _no_labels(shape) -> tuple[pd.Index, ...]:
     return tuple(pd.RangeIndex(int(n)) for n in shape)
 
 
-def _cell(labels, position) -> str:
+def cell_name(labels, position) -> str:
+    """Name a cell by the labels of its objects."""
     names = (plain(label[int(i)]) for label, i in zip(labels, position, strict=True))
     return "(" + ", ".join(map(repr, names)) + ")"
 

@@ -349,7 +349,7 @@ def as_labels(where: str, kind: str, labels: Any) -> np.ndarray:
     """Check the labels of rows or columns and make them a coordinate that can be saved."""
     if isinstance(labels, pd.MultiIndex):
         labels = pd.Index([", ".join(map(str, label)) for label in labels])
-    labels = pd.Index(labels)
+    labels = pd.Index(labels).infer_objects()
     if labels.hasnans:
         raise ValueError(
             f"{where}: expected a label of every {kind}; found none of {kind} number "

@@ -48,6 +48,18 @@ def test_ids_become_labels_and_nothing_is_lost_on_the_way():
     assert "sku" in a.columns  # the user's own frame is left as it is
 
 
+def test_whole_numbers_that_name_the_rows_of_a_file_are_numbers(tmp_path):
+    file = tmp_path / "a.csv"
+    for sku, labels in ((["7", "12", "9"], [7, 12, 9]), (["07", "12", "9"], ["07", "12", "9"])):
+        pd.DataFrame({"u": [1.5, 2, 3.5], "sku": sku}).to_csv(file, index=False)
+        assert pmm.prepare([file], id="sku").data["a"].index.tolist() == labels
+        pd.DataFrame({"u": [1.5, 2, 3.5]}, index=sku).to_csv(file)
+        assert pmm.prepare([file]).data["a"].index.tolist() == labels
+    pd.DataFrame({"u": [1.5, 2, 3.5]}, pd.Index(list("pqr"), name="sku")).to_csv(file)
+    with pytest.raises(ValueError, match=r"no column 'skuu'; there are .*; did you mean 'sku'"):
+        pmm.prepare([file], id="skuu")
+
+
 def test_a_warning_names_what_is_left_out():
     a = frame(sku=[f"N{i}" for i in range(30)], shop="north")
     with pytest.warns(
@@ -162,7 +174,9 @@ class TestNetworks:
         family = lambda x: pmm.prepare({"a": sparse.csr_array(x)}).options["family"]  # noqa: E731
         assert family([[0, 1], [1, 0]]) == "bernoulli"
         assert family([[0, 3], [1, 0]]) == "poisson"
-        with pytest.raises(ValueError, match=r"found 0.5. Bring weights to .* family='normal'"):
+        with pytest.raises(
+            ValueError, match=r"network 'a': .* found 0.5 at cell \(0, 1\). Bring .* f"
+        ):
             family([[0, 0.5], [1, 0]])
         given = pmm.prepare({"a": np.eye(2) / 3}, family="normal")
         assert given.options == {"family": "normal", "types": ("row", "column")}
@@ -180,6 +194,21 @@ class TestNetworks:
         }
         model = found.declare()
         assert model.coords["b_word_object"] == ("Ball", "Tor")
+
+    def test_whole_numbers_at_the_ends_of_edges_are_names(self, tmp_path):
+        lists = edges((1001, "u"), (50_000, "v"), (1001, "v"))
+        lists.to_csv(tmp_path / "a.csv", index=False)
+        for given in (lists, lists.convert_dtypes(), tmp_path / "a.csv"):
+            (network,) = pmm.prepare({"a": given}, model="relational_clusters").data.values()
+            assert network.shape == (2, 2)
+            assert network.labels[0].tolist() == [1001, 50_000]
+        same = edges((7, 9), (9, 1001))
+        same.to_csv(tmp_path / "a.csv", index=False)
+        for given in (same, tmp_path / "a.csv"):
+            model = pmm.prepare({"a": given}, columns=list(same), types=["person"]).declare()
+            assert model.coords["a_person_object"] == (7, 9, 1001)
+        with pytest.raises(ValueError, match=r"in 'boss' and 'clerk'; found 1 in both.*as '9'"):
+            pmm.prepare({"a": same}, columns=["boss", "clerk"])
 
     def test_edges_that_are_listed_several_times_are_counted(self):
         many = edges(("x", "u"), ("x", "u"), ("y", "v"))
@@ -199,6 +228,8 @@ class TestNetworks:
 
     def test_what_is_said_of_tables_is_refused(self):
         many = {"a": edges(("x", "u"), ("y", "v"))}
+        with pytest.raises(TypeError, match=r"columns: expected names .* as in \['boss', …\]"):
+            pmm.prepare(many, columns="boss")
         with pytest.raises(ValueError, match=r"columns: expected a list .*; found \{'boss': 'ig"):
             pmm.prepare(many, model="relational_clusters", columns={"boss": "ignore"})
         with pytest.raises(ValueError, match="id: expected none, as these are networks; found 'bo"):
