@@ -359,8 +359,10 @@ class MatchResult:
     def _pair(self, a: str | None, b: str | None) -> tuple[str, str]:
         """Give the assignments of two domains."""
         if a is not None and b is not None:
+            own = {title: f"{PREFIX}{name}" for name, title in self._titles().items()}
             names = self.labels.data_vars
-            return full_name(names, a), full_name(names, b)
+            # The user's names first: of "firm" and "firm_2", one begins as types of the other do.
+            return own.get(a) or full_name(names, a), own.get(b) or full_name(names, b)
         pairs = assignment_pairs(self.kept)
         if (a is None) != (b is None) or len(pairs) != 1:
             there = [str(name).removeprefix(PREFIX) for name in self.labels.data_vars]

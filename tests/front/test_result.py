@@ -143,6 +143,23 @@ def test_names_are_checked():
         result.matches("a")
 
 
+def test_of_two_networks_one_name_may_begin_as_the_other():
+    graph = pd.DataFrame(1 - np.eye(4, dtype=int))
+    prepared = pmm.prepare({"firm": graph, "firm_2": graph}, types=["person"], symmetric=True)
+    labels = np.tile([0, 0, 1, 1], (1, 5, 1))
+    posterior = xr.Dataset(
+        {
+            f"cluster_{name}_person": (("chain", "draw", f"{name}_person_object"), labels)
+            for name in prepared.data
+        }
+    )
+    idata = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": xr.Dataset()})
+    idata["sample_stats"]["log_joint"] = xr.DataArray(np.zeros((1, 5)), dims=("chain", "draw"))
+    result = pmm.MatchResult(idata, None, prepared)
+    assert result.matches("firm", "firm_2", top=1)["probability"].eq(1.0).all()
+    assert result.probability("firm_2", "firm").shape == (4, 4)
+
+
 def test_figures_and_pages(tmp_path):
     pytest.importorskip("matplotlib")
     result = drawn([sure, sure])
