@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pm_match.checks import (
+    LARGEST,
     check_count,
     check_identifier,
     check_option,
@@ -102,7 +104,7 @@ def mixture(
         `rate` of counts, `probability` of booleans, and `probability_<column>` of categories. Names
         of parameters that not all tables share end with those of the tables that do. Data are
         called `<table>_<kind>`, or `<table>_own_<kind>` of columns that it has alone, and
-        `<table>_<column>` for categories.
+        `<table>_<column>` for categories (`<table>_object_` of a column "object").
 
     Raises
     ------
@@ -217,7 +219,9 @@ class _Group:
     def variable(self, name: str) -> str:
         """Name the observed variable of a table."""
         if self.kind == "category":
-            return f"{name}_{self.columns[0]}"
+            column = self.columns[0]
+            # A dim is called <table>_object.
+            return f"{name}_{column}{'_' * (column == 'object')}"
         return f"{name}_own_{self.kind}" if self.alone else f"{name}_{self.kind}"
 
     def levels(self) -> dict[str, list[Any]]:
@@ -282,10 +286,15 @@ def _check_tables(frames: Any) -> None:
 
 
 def _check_names(groups: Sequence[_Group]) -> None:
-    """Refuse categories whose column is named as what the model has of other columns."""
+    """Refuse categories whose column is named as what the model has of other columns, or PyMC."""
     owner: dict[str, list[str]] = {}
     for group in sorted(groups, key=lambda own: own.kind == "category"):
         for name in group.names:
+            if name.endswith("__"):
+                raise ValueError(
+                    f"column {group.columns[0]!r}: expected a name that does not end in '__', as "
+                    f"those of PyMC's transformed variables do; found {name!r}. Rename the column."
+                )
             if name in owner:
                 raise ValueError(
                     f"column {group.columns[0]!r}: expected names of its own in the model; found a "
@@ -349,7 +358,11 @@ def _kind_of(name: str, values: pd.Series) -> str:
         return "count" if not (values.dropna() < 0).any() else "number"
     if pd.api.types.is_float_dtype(values.dtype):
         return "number"
-    if isinstance(values.dtype, pd.CategoricalDtype | pd.StringDtype) or values.dtype == object:
+    if (
+        isinstance(values.dtype, pd.CategoricalDtype)
+        or pd.api.types.is_string_dtype(values.dtype)
+        or values.dtype == object
+    ):
         return "category"
     raise ValueError(
         f"{name!r}, column {values.name!r}: expected numbers, booleans, text or categories; found "
@@ -367,15 +380,16 @@ def _groups(frames, kinds, owners) -> list[_Group]:
             groups.setdefault((kinds[column], names, column if alone else ""), []).append(column)
     found = []
     for (kind, names, _), columns in groups.items():
-        categories = (
-            _categories([frames[n][columns[0]] for n in names]) if kind == "category" else []
-        )
-        values = {
-            name: _codes(name, frames[name][columns[0]], categories)
-            if kind == "category"
-            else np.ma.stack([_cells(name, frames[name][c], kind) for c in columns], axis=1)
-            for name in names
-        }
+        categories: list[Any] = []
+        if kind == "category":
+            own = {name: _plain(frames[name][columns[0]]) for name in names}
+            categories = _categories(list(own.values()))
+            values = {name: _codes(name, cells, categories) for name, cells in own.items()}
+        else:
+            values = {
+                name: np.ma.stack([_cells(name, frames[name][c], kind) for c in columns], axis=1)
+                for name in names
+            }
         if kind in ("number", "positive"):
             _check_spread(columns, values)
         alone = len(names) == 1 and len(frames) > 1
@@ -392,6 +406,23 @@ def _check_spread(columns, values) -> None:
                 f"column {column!r}: expected values that differ; found "
                 f"{'none' if least is np.ma.masked else f'{least} only'}"
             )
+        if most - least < 1.0 / LARGEST:
+            raise ValueError(
+                f"column {column!r}: expected values that differ by {1.0 / LARGEST:g} at least; "
+                f"found {least:g} to {most:g}: use another unit"
+            )
+
+
+def _plain(values: pd.Series) -> pd.Series:
+    """Write categories that no file could hold, such as intervals, as text."""
+
+    def named(category: Any) -> Any:
+        simple = isinstance(category, str | bool | np.bool_ | Number)
+        return category if simple else str(category)
+
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return values.cat.rename_categories([named(own) for own in values.cat.categories])
+    return values.astype(object).map(named, na_action="ignore")
 
 
 def _categories(columns: Sequence[pd.Series]) -> list[Any]:

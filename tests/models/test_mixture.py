@@ -150,6 +150,32 @@ def test_categories_that_never_meet_are_warned_of(there, said):
         pmm.models.mixture(tables, 3, columns=columns)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.cut(np.arange(6), [-1, 2, 6]),
+        pd.period_range("2020", periods=2, freq="Y").repeat(3).astype("category"),
+        pd.Series([("u", 1), ("w", 2), ("w", 2)] * 2),
+        pd.Series(["u", "w"] * 3, dtype=object),
+    ],
+)
+def test_categories_of_any_kind_are_named_by_what_files_can_hold(values):
+    frame = pd.DataFrame({"object": values, "u": np.arange(6.0)})
+    model = pmm.models.mixture({"a": frame, "b": frame})
+    assert {"a_object_", "b_object_"} <= {rv.name for rv in model.observed_RVs}
+    expected = [str(value) for value in dict.fromkeys(values)]
+    assert list(model.coords["category_object"]) == expected
+    assert model.rvs_to_values[model["a_object_"]].data.tolist() == pd.factorize(values)[0].tolist()
+
+
+@pytest.mark.parametrize("dtype", ["string", "string[pyarrow]", "arrow"])
+def test_text_of_any_dtype_is_of_categories(dtype):
+    pyarrow = pytest.importorskip("pyarrow")
+    dtype = pd.ArrowDtype(pyarrow.string()) if dtype == "arrow" else dtype
+    frame = pd.DataFrame({"town": pd.Series(["u", "w", None, "u"], dtype=dtype)})
+    assert [rv.name for rv in pmm.models.mixture(frame).free_RVs][-1] == "table_town_unobserved"
+
+
 def test_bad_tables_are_refused():
     frame, _ = table(20, 0)
     with pytest.raises(TypeError, match="expected a DataFrame, or a mapping"):
@@ -168,6 +194,12 @@ def test_bad_tables_are_refused():
         pmm.models.mixture(pd.concat([frame, frame]))
     with pytest.raises(ValueError, match=r"expected values that differ; found 1\.0 only"):
         pmm.models.mixture(frame.assign(height=1.0))
+    with pytest.raises(
+        ValueError, match=r"'height': expected values that differ by 1e-100 at least"
+    ):
+        pmm.models.mixture(frame.assign(height=1e-200 * np.arange(20)))
+    with pytest.raises(ValueError, match=r"'town__': .* not end in '__'.* found 'probability_town"):
+        pmm.models.mixture(frame.rename(columns={"town": "town__"}))
     with pytest.raises(ValueError, match="at least two categories"):
         pmm.models.mixture(frame.assign(town="x"))
     with pytest.raises(ValueError, match=r"shared: .* found 'height'"):
