@@ -89,11 +89,16 @@ def check_identifier(what: str, name: Any) -> None:
             f"{what}: expected an identifier (letters, digits and underscores, not starting with a "
             f"digit), as the name becomes part of variable names; found {name!r}"
         )
+    if name.endswith("__"):
+        raise ValueError(
+            f"{what}: expected a name that does not end in '__', as those of PyMC's transformed "
+            f"variables do; found {name!r}"
+        )
 
 
 def identifier(text: str) -> str:
-    """Make an identifier of a name: "shop-2 north" becomes "shop_2_north"."""
-    name = re.sub(r"\W", "_", text)
+    """Make an identifier of a name: "shop-2 north" becomes "shop_2_north", and "C++" "C_"."""
+    name = re.sub(r"__+$", "_", re.sub(r"\W", "_", text))
     return f"_{name}" if not name or name[0].isdigit() else name
 
 
@@ -148,6 +153,19 @@ def check_option(name: str, value: Any, options: Sequence[str]) -> None:
     if value not in options:
         listed = ", ".join(map(repr, options[:-1]))
         raise ValueError(f"{name}: expected {listed} or {options[-1]!r}; found {value!r}")
+
+
+def check_seed(name: str, value: Any) -> None:
+    """Refuse what no random numbers can be made from."""
+    if isinstance(value, np.random.RandomState):
+        return
+    try:
+        np.random.default_rng(value)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name}: expected a whole number of at least 0, a sequence of such, a NumPy generator "
+            f"or None; found {value!r}"
+        ) from None
 
 
 def type_name(value: Any) -> str:

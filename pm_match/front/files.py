@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -91,8 +92,8 @@ def read_table_file(
 
 
 def as_variable(column: Any) -> str:
-    """Name a column as variables of a model may be."""
-    return str(column).replace("/", "_")
+    """Name a column as variables of a model may be: without "/", "::" and a last "__"."""
+    return re.sub(r"__+$", "_", str(column).replace("/", "_").replace("::", ":"))
 
 
 def _are_numbers(names: list[str]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any
 
+from pm_match.checks import check_seed
 from pm_match.find_matching import find_matching
 from pm_match.front.prepare import check_spelling, prepare
 from pm_match.front.result import MatchResult
@@ -89,6 +90,7 @@ def match(
     3     n4      s1        0.760    0.35
     """
     check_spelling(match, options)
+    check_seed("random_seed", random_seed)
     prepared = prepare(
         data,
         links=links,

@@ -388,11 +388,12 @@ def prepare(
     check_given_by_name("domain", data)
     titles: dict[str, str] = {}
     for title in data:
-        if "/" in str(title):
-            raise ValueError(
-                f"domain {title!r}: expected a name without '/', which separates names in results; "
-                "rename it"
-            )
+        for mark in ("/", "::"):
+            if mark in str(title):
+                raise ValueError(
+                    f"domain {title!r}: expected a name without {mark!r}, which separates names in "
+                    "results; rename it"
+                )
         if identifier(str(title)) in titles:
             raise ValueError(
                 f"domain {title!r}: expected a name that makes variables of its own; found "

@@ -101,15 +101,24 @@ def test_a_column_of_categories_in_one_table_alone_is_asked_about(other):
         assert "kind" not in pmm.prepare(tables, columns={"kind": "ignore"}).uses()
 
 
+def test_names_of_columns_may_be_any():
+    names = {"kind": "member__", "sold": "a::b"}
+    found = pmm.prepare({"a": frame().rename(columns=names), "b": frame().rename(columns=names)})
+    assert {"member_", "a:b"} <= set(found.uses())
+    assert "a_member_" in {rv.name for rv in found.declare().observed_RVs}
+
+
 def test_names_of_domains_may_be_any():
-    found = pmm.prepare({"shop 1-north": frame(), "2nd": frame()})
-    assert found.titles == {"shop_1_north": "shop 1-north", "_2nd": "2nd"}
+    found = pmm.prepare({"shop 1-north": frame(), "2nd": frame(), "C++": frame()})
+    assert found.titles == {"shop_1_north": "shop 1-north", "_2nd": "2nd", "C_": "C++"}
     model = found.declare(n_clusters=3)
     assert {"cluster_shop_1_north", "cluster__2nd"} <= set(model.named_vars)
     with pytest.raises(ValueError, match=r"'shop 1': expected a name .* found 'shop-1'"):
         pmm.prepare({"shop-1": frame(), "shop 1": frame()})
     with pytest.raises(ValueError, match="found 'weights', which it uses itself"):
         pmm.prepare({"weights": frame()})
+    with pytest.raises(ValueError, match="domain 'a::b': expected a name without '::'"):
+        pmm.prepare({"a::b": frame()})
     with pytest.raises(ValueError, match="domain 'shop/1': expected a name without '/'"):
         pmm.prepare({"shop/1": frame()})
 
@@ -578,6 +587,11 @@ BAD = {
         lambda: pmm.match({"a": frame()}, drows=5),
         TypeError,
         "match: no argument 'drows'; did you mean 'draws'",
+    ),
+    "seed": (
+        lambda: pmm.match({"a": frame()}, random_seed=-1),
+        ValueError,
+        "random_seed: expected a whole number of at least 0, .*; found -1",
     ),
     "option of another": (
         lambda: pmm.prepare({"a": frame()}).declare(power=0.5),

@@ -467,6 +467,7 @@ BAD_OPTIONS = {
         {"links": {"a_row": [0], "b_column": [0]}, "relevance": False},
         r"links: expected objects of one type.* of the types \['column', 'row'\]",
     ),
+    "type of PyMC": ({"types": ["doc__", "word"]}, "types: .* does not end in '__'.*found 'doc__'"),
     "columns": ({"columns": ["x", "y"]}, "expected a DataFrame in long form with `columns`"),
 }
 
