@@ -542,7 +542,11 @@ def _known(
         codes, labels = pd.factorize(values, sort=values.dropna().map(type).nunique() == 1)
         if not len(labels):
             raise ValueError(f"{where}: expected labels; found none")
-        yield name, (codes, pd.Series(labels).infer_objects().to_numpy())
+        names = pd.Series(labels).infer_objects().to_numpy()
+        # Whole numbers are floats where some are missing.
+        if names.dtype.kind == "f" and (names == np.floor(names)).all():
+            names = names.astype(np.int64)
+        yield name, (codes, names)
 
 
 def _objects_of(found: PreparedData) -> dict[str, pd.Index]:

@@ -292,6 +292,9 @@ def test_given_clusters_are_matched_by_labels_that_are_numbers_too():
     assert codes(a.set_axis(np.arange(5.0)).iloc[order], given) == expected
     assert codes(a.set_axis(list("pqrst")), given) == given.tolist()  # numbers are no labels there
     assert codes(a, given.iloc[:3]) == [0, 1, 0, -1, -1]
+    holes = pmm.prepare({"a": a}, clusters={"a": given.where(given > 0)}).clusters["a"][1]
+    assert holes.tolist() == [1, 2]
+    assert holes.dtype.kind == "i"
     pairs = pd.MultiIndex.from_product([["x"], range(5)])
     assert codes(a.set_axis(pairs).iloc[order], given.set_axis(pairs)) == expected
     assert codes(a.set_axis(range(1, 6)), given.to_numpy()) == given.tolist()
