@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from pm_match.front.cells import InputError
+from pm_match.front.columns import USES
 
 # What messages say, and how it is said here.
 _SPELLED = (
     (r"columns=\{('[^']*'|\"[^\"]*\"): 'ignore'\}", r"--ignore \1"),
-    (r", say columns=\{.*: 'category'\} if these are categories, or", " or"),
-    (r"Say columns=\{.*: 'category'\} if", "Let numbers begin with a letter if"),
-    (r"^columns: no column", "--ignore: no column"),
-    (r"^columns: expected a list for networks.*", "--ignore: expected none, as these are networks"),
+    (r"columns=\{('[^']*'|\"[^\"]*\"): '(\w+)'\}", r"--columns \1=\2"),
+    (r"^columns: no column", "--ignore, --columns: no column"),
+    (
+        r"^columns: expected a list for networks.*",
+        "--ignore, --columns: expected none, as these are networks",
+    ),
     (r"^id: expected none", "--id: expected none"),
     (r"types=\['(\w+)'\]", r"--types \1"),
     (r"types=\['(\w+)', '(\w+)'\]", r"--types \1,\2"),
@@ -146,6 +149,12 @@ def _add_tables(group: Any) -> None:
         help="columns to leave out",
     )
     group.add_argument(
+        "--columns",
+        type=_uses,
+        metavar="COLUMN=USE,…",
+        help=f"what columns hold, where it cannot be seen: {', '.join(USES)}",
+    )
+    group.add_argument(
         "--model",
         choices=(
             "table_clusters",
@@ -271,7 +280,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
         "links": options.links,
         "cannot_link": options.cannot_link,
         "id": options.id,
-        "columns": dict.fromkeys(options.ignore, "ignore") if options.ignore else None,
+        "columns": (options.columns or {}) | dict.fromkeys(options.ignore or (), "ignore") or None,
         "model": "relational_clusters" if options.edges else options.model,
         "n_clusters": options.clusters,
         "n_factors": options.factors,
@@ -313,6 +322,20 @@ def _at_least(low: int) -> Any:
         return value
 
     return whole_number
+
+
+def _uses(text: str) -> dict[str, str]:
+    """Read what columns hold: names may have any signs but commas."""
+    found = {}
+    for part in text.split(","):
+        name, _, use = (own.strip() for own in part.rpartition("="))
+        if not name or use not in USES:
+            raise argparse.ArgumentTypeError(
+                f"expected columns with what they hold, such as COLUMN={USES[0]}, with commas "
+                f"between them, of {', '.join(USES)}; found {part.strip()!r}"
+            )
+        found[name] = use
+    return found
 
 
 def _types(text: str) -> list[str]:

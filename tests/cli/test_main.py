@@ -75,7 +75,7 @@ def test_first_column_of_numbers_or_of_text_that_repeats_is_a_feature(tmp_path):
 def test_a_column_names_the_objects_if_it_is_said_to(tmp_path):
     text = "u,code,v\n1.5,7,2\n3,9,5.5\n"
     frame = read(tmp_path, text, "data.csv", "--id", "code")
-    assert frame.index.tolist() == ["7", "9"]
+    assert frame.index.tolist() == [7, 9]
     assert frame.columns.tolist() == ["u", "v"]
     with pytest.raises(ValueError, match=r"data.csv: .*no column 'Code'; .* did you mean 'code'"):
         read(tmp_path, text, "data.csv", "--id", "Code")
@@ -110,6 +110,16 @@ def test_what_is_used_is_said(tmp_path):
     )
     assert "kind (category), u (number)." in found.words()[0]
     assert found.words()[1] == "data: left out are note (as you said)."
+
+
+def test_what_columns_hold_can_be_said(tmp_path, capsys):
+    file = write(tmp_path / "data.csv", "code,a=b,u\n1,1,1.5\n1,2,2.5\n2,2,3.5\n2,3,x\n")
+    found = prepared(file, "--columns", "code=category, a=b=positive,u=count", "--ignore", "u")
+    assert found.uses() == {"code": "category", "a=b": "positive"}
+    for bad in ("code", "code=kind", "=count"):
+        error = refused(capsys, file, "--columns", f"u=count,{bad}")
+        assert "such as COLUMN=number, with commas between them, of number, pos" in error
+        assert f"found {bad!r}" in error
 
 
 def test_a_model_can_be_chosen(files):
@@ -228,15 +238,18 @@ def test_messages_on_columns_say_what_a_file_or_an_option_can(tmp_path, capsys):
     a = write(tmp_path / "a.csv", "u,v\n1,x\n2,x\n1,y\n2,y\n")
     b = write(tmp_path / "b.csv", "u,v\n1,0\n2,1\n3,1\n")
     error = refused(capsys, a, b)
-    assert "in domain 'b'. Let numbers begin with a letter if it holds cat" in error
+    assert "in domain 'b'. Say --columns 'v'=category if it holds cat" in error
     assert "both, leave it out: --ignore 'v', or rename one" in error
     mixed = write(tmp_path / "mixed.csv", "u,v\n1,3\n2,4\n1,y\n2,3\n")
-    assert "row 3. Let numbers begin with a letter if these are cat" in refused(capsys, mixed)
+    assert "row 3. Say --columns 'v'=category if these are cat" in refused(capsys, mixed)
     texts = "u,v\n" + "".join(f"{i % 3},text of many words {i // 2}\n" for i in range(70))
     error = refused(capsys, write(tmp_path / "free.csv", texts))
-    assert "(counts of words, say) or leave it out: --ignore 'v'." in error
+    assert (
+        "say --columns 'v'=category if these are categories, or leave it out: --ignore 'v'."
+        in error
+    )
     error = refused(capsys, a, "--ignore", "w")
-    assert error.startswith("pm_match: error: --ignore: no column 'w' in any table")
+    assert error.startswith("pm_match: error: --ignore, --columns: no column 'w' in any table")
     quoted = write(tmp_path / "quoted.csv", texts.replace("u,v", "u,it's", 1))
     assert 'leave it out: --ignore "it\'s".' in refused(capsys, quoted)
 
@@ -244,7 +257,7 @@ def test_messages_on_columns_say_what_a_file_or_an_option_can(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ignore", "zzz"], "--ignore: expected none, as these are networks\n"),
+        (["--ignore", "z"], "--ignore, --columns: expected none, as these are networks\n"),
         (["--id", "text"], "--id: expected none, as these are networks; found 'text'\n"),
         (["--factors", "2"], "expected --edges without --factors, --projection, --standardise and"),
         (["--model", "mixture"], "expected --edges without --factors, --projection, --standardise"),
