@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pm_match.checks import no_such
+from pm_match.checks import is_count, no_such
 from pm_match.front.cells import InputError, is_market, whole_numbers
 from pm_match.front.files import NetworkFile, read_network_file
 from pm_match.networks.data import Network, as_network, cell_name, default_types
@@ -108,8 +108,9 @@ def _named(read: NetworkFile, n_axes: int, one_mode: bool) -> NetworkFile:
         if read.file is not None:
             pool = whole_numbers(pool)
             cells[own] = cells[own].astype(pool.dtype)
-        whole = pool.dtype.kind in "iu"
-        labels += [pd.Index(np.unique(pool.to_numpy(np.int64))) if whole else None] * len(own)
+        # Of nullable dtypes, too.
+        whole = {"i": np.int64, "u": np.uint64}.get(pool.dtype.kind)
+        labels += [pd.Index(np.unique(pool.to_numpy(whole))) if whole else None] * len(own)
     return replace(read, cells=cells, labels=tuple(labels))
 
 
@@ -141,16 +142,21 @@ def _of_graph(name: str, graph: Any) -> NetworkFile:
         edges = [(u, v, w) if u in first else (v, u, w) for u, v, w in edges]
     cells = pd.DataFrame(edges, columns=["row", "column", "the value"])
     cells = cells.astype({"row": object, "column": object})
-    labels = tuple(
-        pd.Index([str(node) for node in own]) for own in sides or [list(graph.nodes)] * 2
-    )
-    for end in ("row", "column"):
-        cells[end] = cells[end].map(str)
+    labels = tuple(map(_node_labels, sides or [list(graph.nodes)] * 2))
+    for end, own in zip(("row", "column"), labels, strict=True):
+        whole = own.dtype.kind == "i"
+        cells[end] = cells[end].astype(np.int64) if whole else cells[end].map(str)
     if cells["the value"].isna().all():
         cells = cells.drop(columns="the value")
     else:
         cells["the value"] = cells["the value"].fillna(1.0).astype(float)
     return NetworkFile(None, cells, ("row", "column"), labels=labels)
+
+
+def _node_labels(nodes: list[Any]) -> pd.Index:
+    """Give whole numbers, if all nodes are, or text."""
+    whole = all(is_count(node, 0) and node < 2**63 for node in nodes)
+    return pd.Index(nodes, dtype=np.int64) if whole else pd.Index(list(map(str, nodes)))
 
 
 def _lists_edges(table: pd.DataFrame, columns: Sequence[str] | None) -> bool:

@@ -211,6 +211,9 @@ class TestNetworks:
             (network,) = pmm.prepare({"a": given}, model="relational_clusters").data.values()
             assert network.shape == (2, 2)
             assert network.labels[0].tolist() == [1001, 50_000]
+        large = lists.assign(boss=np.array([1, 2, 2**64 - 1], np.uint64))
+        (network,) = pmm.prepare({"a": large}, model="relational_clusters").data.values()
+        assert network.labels[0].tolist() == [1, 2, 2**64 - 1]
         same = edges((7, 9), (9, 1001))
         same.to_csv(tmp_path / "a.csv", index=False)
         for given in (same, tmp_path / "a.csv"):
@@ -423,6 +426,15 @@ class TestGraphs:
         assert network.index.tolist() == [[1, 2], [1, 3]]
         assert str(found).startswith("g: objects: 4 of type object; 2 cells.")
         assert "cluster_g_object" in found.declare().named_vars
+
+    def test_nodes_that_are_whole_numbers_are(self):
+        graph = Graph([(7, 1001), (9, 1001)], nodes=[1001, 7, 9, 8])
+        (network,) = pmm.prepare({"g": graph}).data.values()
+        assert network.labels[0].tolist() == [1001, 7, 9, 8]
+        assert network.index.tolist() == [[0, 1], [0, 2]]
+        graph = Graph([("f", 7), (9, "g")], sides={"f": 1, 7: 0, 9: 0, "g": 1})
+        (network,) = pmm.prepare({"g": graph}, types=["user", "film"]).data.values()
+        assert [labels.tolist() for labels in network.labels] == [[7, 9], ["f", "g"]]
 
     def test_directions_and_weights(self):
         graph = Graph([("b", "a"), ("a", "b")], directed=True, weights={("a", "b"): 3.0})
