@@ -699,8 +699,8 @@ def look_at_table(
         name = as_variable(column)
         if name in looked:
             raise ValueError(
-                f"{where}: expected columns of different names; found two of {name!r} ('/' counts "
-                "as '_'): rename one"
+                f"{where}: expected columns of different names; found two of {name!r} (where '/' "
+                "counts as '_', '::' as ':', and '__' at the end as '_'): rename one"
             )
         if new:
             found = Column(told.get(name, LEFT_OUT), "not used of known objects")

@@ -15,9 +15,9 @@ def in_order(where: str, given: Any, objects: Any, partial: bool = False) -> Any
     """Bring values to the order of the objects that their index, or coords, name.
 
     `objects` (N,): their labels. Values without labels, and those that are only numbered where no
-    number names an object, are in that order already; so they are if objects are only numbered, and
-    no label is such a number. `partial`: whether values may lack objects, of which they are then
-    missing. Raise `ValueError` if labels are those of other objects.
+    number names an object, are in that order already. `partial`: whether values may lack objects,
+    of which they are then missing. If not, labels that are none of those of objects which are only
+    numbered say nothing either. Raise `ValueError` if labels are those of other objects.
     """
     if isinstance(given, xr.DataArray) and given.ndim == 1:
         given = given.to_series() if given.dims[0] in given.indexes else given.to_numpy()
@@ -25,9 +25,8 @@ def in_order(where: str, given: Any, objects: Any, partial: bool = False) -> Any
         return given
     labels, there = _as_text(where, given.index), _as_text(where, objects)
     strange = labels[~labels.isin(there)]
-    numbered = _is_numbered(given.index) or (
-        len(given) == len(there) and _is_numbered(pd.Index(objects))
-    )
+    every = not partial and len(given) == len(there)
+    numbered = _is_numbered(given.index) or (every and _is_numbered(pd.Index(objects)))
     if numbered and len(strange) == len(labels):
         return given.to_numpy()
     said = (

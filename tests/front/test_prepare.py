@@ -303,6 +303,8 @@ def test_given_clusters_are_matched_by_labels_that_are_numbers_too():
     assert codes(a.set_axis(range(1, 6)), given.to_numpy()) == given.tolist()
     with pytest.raises(ValueError, match=r"clusters\['a'\]: expected labels of obj.*; found '0'"):
         codes(a.set_axis(range(1, 6)), given)
+    with pytest.raises(ValueError, match=r"clusters\['a'\]: expected labels of obj.*; found 'p'"):
+        codes(a, given.set_axis(list("pqrst")))
 
 
 NO_CLUSTERS = {
