@@ -14,6 +14,7 @@ from pm_match.models.declare import (
     Links,
     assignment,
     check_all_positive,
+    check_known,
     cluster_weights,
     declare_links,
     link_sets,
@@ -113,6 +114,7 @@ def aligned_clusters(
     check_power("power", power)
     linked = link_sets(links)
     tables = as_domains(principal_components(domains, n_components))
+    check_known(known, tables)
     check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)
     k = next(iter(tables.values())).values.shape[1]
     values = {name: np.asarray(table.values, float) for name, table in tables.items()}

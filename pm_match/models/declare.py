@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.exceptions import ImputationWarning
 
-from pm_match.checks import check_positive, did_you_mean, label_text, plain, warn
+from pm_match.checks import check_positive, did_you_mean, label_text, plain, type_name, warn
 from pm_match.reading.links import cannot_link, must_link
 from pm_match.reading.probe import n_entries
 from pm_match.tables.order import in_order
@@ -42,6 +42,19 @@ def cluster_weights(
     if kind == "dirichlet":
         return pm.Dirichlet(name, alpha * each, dims=dim)
     return pm.StickBreakingWeights(name, alpha=alpha, K=size - 1, dims=dim)
+
+
+def check_known(known: Any, names: Collection[str]) -> None:
+    """Refuse known clusters that are not by the `names` of what has clusters."""
+    if known is not None and not isinstance(known, Mapping):
+        raise TypeError(
+            "known: expected a mapping from names to the clusters of objects, such as "
+            f"{{'a': clusters_of_a}}; found {type_name(known)}"
+        )
+    for name in known or {}:
+        if name not in names:
+            near = did_you_mean(name, names)
+            raise ValueError(f"known: expected names among {list(names)}; found {name!r}{near}")
 
 
 def assignment(name: str, weights: Any, dim: str, known: Mapping[str, Any] | None) -> Any:

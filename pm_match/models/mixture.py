@@ -23,6 +23,7 @@ from pm_match.models.declare import (
     WEIGHTS,
     Links,
     assignment,
+    check_known,
     cluster_weights,
     declare_links,
     imputing,
@@ -137,6 +138,7 @@ def mixture(
     check_positive("concentration", concentration)
     check_option("weights", weights, WEIGHTS)
     linked = link_sets(links)
+    check_known(known, frames)
     groups = _groups(frames, _kinds(frames, columns or {}), _owners(frames, shared))
     _check_names(groups)
     for group in groups:

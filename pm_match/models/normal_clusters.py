@@ -11,6 +11,7 @@ from pm_match.models.declare import (
     Links,
     assignment,
     check_all_positive,
+    check_known,
     cluster_weights,
     declare_links,
     link_sets,
@@ -117,6 +118,7 @@ def normal_clusters(
         check_all_positive(tails=tails)
     linked = link_sets(links)
     tables = as_domains(standardise(domains, n_components))
+    check_known(known, tables)
     check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)
     coords: dict[str, Any] = {"cluster": range(n_clusters)}
     for name, table in tables.items():

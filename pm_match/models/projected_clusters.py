@@ -13,6 +13,7 @@ from pm_match.models.declare import (
     WEIGHTS,
     Links,
     assignment,
+    check_known,
     cluster_weights,
     declare_links,
     imputing,
@@ -166,6 +167,7 @@ def projected_clusters(
         )
     check_option("weights", weights, WEIGHTS)
     linked = link_sets(links)
+    check_known(known, tables)
 
     shape, rate = map(real, precision_prior)
 

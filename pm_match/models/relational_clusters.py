@@ -17,12 +17,12 @@ from pm_match.checks import (
     check_pair,
     check_positive,
     counts_by_name,
-    did_you_mean,
 )
 from pm_match.models.declare import (
     WEIGHTS,
     Links,
     assignment,
+    check_known,
     cluster_weights,
     declare_links,
     link_sets,
@@ -243,10 +243,7 @@ def relational_clusters(
         )
 
     type_of = {f"{name}_{t}": t for name in tables for t in types}
-    for name in known or {}:
-        if name not in type_of:
-            near = did_you_mean(name, type_of)
-            raise ValueError(f"known: expected names among {list(type_of)}; found {name!r}{near}")
+    check_known(known, type_of)
     if known and relevance:
         raise ValueError(
             "known: expected relevance=False, as objects of known clusters must be relevant; found "

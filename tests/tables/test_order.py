@@ -44,3 +44,22 @@ def test_known_clusters_are_matched_by_labels(declare):
     table = pd.DataFrame({"u": [0.1, 0.9, 0.4, 0.8], "v": [0.3, 0.2, 0.9, 0.1]}, list("dbca"))
     model = declare({"a": table, "b": table}, known={"a": pd.Series([0, 1, 2, 3], list("abcd"))})
     assert model.rvs_to_values[model["cluster_a"]].data.tolist() == [3, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        pmm.models.mixture,
+        pmm.models.table_clusters,
+        pmm.models.normal_clusters,
+        pmm.models.aligned_clusters,
+    ],
+)
+def test_known_clusters_of_no_table_are_refused(declare):
+    table = pd.DataFrame({"u": [0.1, 0.9, 0.4, 0.8], "v": [0.3, 0.2, 0.9, 0.1]})
+    with pytest.raises(
+        ValueError, match=r"known: expected names among \['north'\]; .*mean 'north'"
+    ):
+        declare({"north": table}, known={"nort": [0, 1, 2, 3]})
+    with pytest.raises(TypeError, match=r"known: expected a mapping .* found .* type list"):
+        declare({"north": table}, known=[0, 1, 2, 3])
