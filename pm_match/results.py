@@ -61,13 +61,13 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
         for name, axes in evidence.of_clusters.items():
             if name not in posterior:
                 continue
-            attrs, part = posterior[name].attrs, evidence.of_parts.get(name)
+            attrs, of_part = posterior[name].attrs, evidence.of_parts.get(name)
             if not axes:
-                attrs[ROWS_OF] = part or component.clusterings[evidence.clusterings[0]].title
+                attrs[ROWS_OF] = of_part or component.clusterings[evidence.clusterings[0]].title
             for axis, number in axes.items():
                 # Sample dims come first.
                 dim = posterior[name].dims[2 + axis]
-                attrs[f"{ROWS_OF}_{dim}"] = part or component.clusterings[number].title
+                attrs[f"{ROWS_OF}_{dim}"] = of_part or component.clusterings[number].title
 
 
 def stored_types(structure: Structure) -> dict[str, np.dtype]:

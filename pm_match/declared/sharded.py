@@ -236,7 +236,8 @@ class ShardedLikelihoods(ShardedEvidence):
         def worth(points: Sequence[Point], wanted: NDArray) -> NDArray[np.float64]:
             which = np.zeros((len(points), len(counts)), np.bool_)
             which[:, held] = wanted.reshape(len(points), -1, n).any(axis=2)
-            cells = self._asked(ask, list(map(Try, points, which)))
+            tries = [Try(dict(point), own) for point, own in zip(points, which, strict=True)]
+            cells = self._asked(ask, tries)
             priors = [self._beside([own(point) for own in self._priors]) for point in points]
             found = np.concatenate([cells, np.array(priors)], axis=2)[:, held]
             own = [found[:, :, entered].sum(axis=2) for entered in self._enters[group]]
@@ -267,7 +268,7 @@ class ShardedLikelihoods(ShardedEvidence):
         def worth(points: Sequence[Point], wanted: NDArray) -> NDArray[np.float64]:
             found = np.array([self._log_prior(point) for point in points])
             if seen:
-                found += self._asked(ask, list(map(Try, points))).sum(axis=(1, 2))
+                found += self._asked(ask, [Try(dict(own)) for own in points]).sum(axis=(1, 2))
             return found[:, None]
 
         start, numbers = np.array([new[key][place]]), np.array([len(self._enters) + number])

@@ -137,7 +137,7 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
     moved = {dim: own for dim, own in order.items() if (own != np.arange(len(own))).any()}
     if not moved:
         return posterior
-    found = posterior.isel(moved)
+    taken = posterior.isel(moved)
     for name in map(str, posterior.data_vars):
         whole = name.removesuffix(_MISSING)
         if name == whole or whole not in model or name not in model:
@@ -148,10 +148,10 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
                 f"of {whole!r} beside them; found another order, and none"
             )
         places = _places_of_missing(model, whole)
-        values = found[whole].transpose(..., *_dims(model, whole)).to_numpy()
-        lead = found[name].shape[: found[name].ndim - 1]
-        found[name] = found[name].copy(data=values.reshape(*lead, -1)[..., places])
-    return found
+        values = taken[whole].transpose(..., *_dims(model, whole)).to_numpy()
+        missing = taken[name]
+        taken[name] = missing.copy(data=values.reshape(*missing.shape[:-1], -1)[..., places])
+    return taken
 
 
 def _dims(model: Model, name: str) -> tuple[Hashable, ...]:
