@@ -4,17 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.checks import no_such
 from pm_match.matching.draws import IRRELEVANT, PREFIX, SET
+from pm_match.matching.objects import in_order, objects_of
 from pm_match.matching.set_draws import SetDraws
 
 
 def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64]:
     """Check the labels of a set's objects; give them (N,), with those of irrelevant objects -1.
 
+    Labels that carry their objects are put into the order of the draws.
     Raise `KeyError` if there are no labels of an assignment. Raise `ValueError` if labels are not
     whole numbers, not one for every object, or of other objects.
     """
@@ -23,7 +24,7 @@ def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64
         key = name if name in labels else name.removeprefix(PREFIX)
         if key not in labels:
             raise KeyError(no_such(f"labels of {name!r}", labels, name))
-        dim, n = variable.dims[-1], variable.shape[-1]
+        n = variable.shape[-1]
         part = labels[key]
         values = np.asarray(part)
         if values.shape != (n,) or values.dtype.kind not in "iu":
@@ -31,14 +32,8 @@ def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64
                 f"labels of {name!r}: expected {n} whole numbers, one for each object; "
                 f"found shape {values.shape} and dtype {values.dtype}"
             )
-        ours = variable.indexes.get(dim)
-        theirs = part.indexes.get(dim) if isinstance(part, xr.DataArray) else None
-        if ours is not None and theirs is not None and not theirs.equals(ours):
-            raise ValueError(
-                f"labels of {name!r}: expected the objects of the draws in their order; "
-                f"found others along {dim!r}"
-            )
-        parts.append(values.astype(np.int64))
+        part = in_order(part, objects_of(variable, -1), where=f"labels of {name!r}")
+        parts.append(np.asarray(part, np.int64))
     pooled = np.concatenate(parts)
     return np.where(pooled >= 0, pooled, IRRELEVANT)
 

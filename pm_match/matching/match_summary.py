@@ -75,8 +75,8 @@ def match_summary(
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
     labels : Dataset, optional
-        The estimate: one variable for each assignment, labels 0, 1, …, -1 for irrelevant objects.
-        Default: `partition_estimate`'s.
+        The estimate: one variable for each assignment, labels 0, 1, …, -1 for irrelevant objects,
+        which may be in any order if they have names. Default: `partition_estimate`'s.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable

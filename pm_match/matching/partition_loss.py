@@ -37,7 +37,7 @@ def partition_loss(
     labels : Dataset or mapping
         From assignment variables to labels, as `partition_estimate` gives them: whole numbers, one
         an object; negative ones for irrelevant objects. Equal numbers are one cluster in all
-        variables of a set.
+        variables of a set. A Series or DataArray may have its objects in any order.
     loss : {"vi", "binder"}, default "vi"
     group : str
         The group of the DataTree that holds the draws.

@@ -59,7 +59,8 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     idata : DataTree or Dataset
         What `pm_match.sample` returns, or its posterior.
     labels : Dataset or mapping
-        From assignment variables to labels, as `partition_estimate` gives them.
+        From assignment variables to labels, as `partition_estimate` gives them. A Series or
+        DataArray may have its objects in any order.
     rotate : bool, default True
         Whether to align the latent space, if there are ``latent`` and ``projection_<name>``. The
         factors' dim is that of ``latent`` beside the clusters'; whatever else has it is turned as

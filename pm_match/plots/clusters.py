@@ -38,7 +38,8 @@ def plot_clusters(
     Parameters
     ----------
     labels : Dataset or mapping
-        Labels of each domain's objects, named as the domain or with ``cluster_`` before.
+        Labels of each domain's objects, named as the domain or with ``cluster_`` before. Where
+        they and the tables name objects, these are matched by name, in any order.
     domains : mapping of str to table
         The tables of which the labels are, as `pm_match.models` takes them.
     n_clusters : int, optional
@@ -66,7 +67,7 @@ def plot_clusters(
     >>> figure = pmm.plots.plot_clusters(labels, tables)
     """
     tables = as_domains(domains, declared=False)
-    found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})
+    found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)
     widths = widths_of([table.n_features for table in tables.values()], 0.28, 2.2, 7, 12)
     tall = any(table.n_features <= MOST_LABELS for table in tables.values())

@@ -37,7 +37,8 @@ def plot_confusion(
         Labels of each domain's objects, named as the domain or with ``cluster_`` before. Negative
         labels are irrelevant objects.
     true : mapping of str to array_like, shape (n_objects,)
-        Each domain's classes: numbers, or names.
+        Each domain's classes: numbers, or names. Where they and the labels name objects, these are
+        matched by name, in any order.
     n_clusters : int, default 12
         So many clusters have a column, the largest; the objects of the rest share one.
     figsize : tuple of float, optional
@@ -66,7 +67,7 @@ def plot_confusion(
     if not true:
         raise ValueError("true: expected the classes of at least one domain; found none")
     classes = {name: np.asarray(own) for name, own in true.items()}
-    found = labels_by_domain(labels, classes)
+    found = labels_by_domain(labels, true)
     shown, _ = largest(found, n_clusters)
     kinds = np.unique(np.concatenate(list(classes.values()))).tolist()
     columns, ticks = _columns(found, shown)

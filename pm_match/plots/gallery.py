@@ -31,7 +31,8 @@ def plot_gallery(
     Parameters
     ----------
     labels : Dataset or mapping
-        Labels of each domain's objects, named as the domain or with ``cluster_`` before.
+        Labels of each domain's objects, named as the domain or with ``cluster_`` before. Where
+        they and the tables name objects, these are matched by name, in any order.
     domains : mapping of str to table
         The tables of which the labels are.
     image_of : callable

@@ -4,11 +4,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from pm_match.checks import check_count, identifier, no_such
 from pm_match.matching.draws import PREFIX, by_set, check_labels
+from pm_match.matching.objects import in_order, objects_of
 from pm_match.plots.canvas import MOST_LABELS
+from pm_match.tables.domains import Domain
 
 # Pairs of objects above which matrices of them are neither built nor drawn.
 _MOST_PAIRS = 4_000_000
@@ -17,21 +20,32 @@ _MOST_PAIRS = 4_000_000
 def labels_by_domain(
     labels: xr.Dataset | Mapping[str, Any], domains: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Find the labels of tables' objects, named as the domain or with ``cluster_`` before."""
+    """Find the labels of tables' objects, named as the domain or with ``cluster_`` before.
+
+    They come in the order of the tables' rows: see `in_order`.
+    """
     result = {}
     for name, table in domains.items():
-        key = next((k for k in (f"{PREFIX}{name}", name) if k in labels), None)
+        where = f"domain {name!r}"
+        key = next((k for k in (f"{PREFIX}{name}", _assignment(labels, name)) if k in labels), None)
         if key is None:
+            raise ValueError(f"{where}: {no_such('labels', sorted(map(str, labels)), name)}")
+        n, objects = _rows(table)
+        if np.shape(labels[key]) != (n,):
             raise ValueError(
-                f"domain {name!r}: {no_such('labels', sorted(map(str, labels)), name)}"
+                f"{where}: expected a label for each of its {n} objects; "
+                f"found shape {np.shape(labels[key])}"
             )
-        result[name] = np.asarray(labels[key])
-        if result[name].shape != (table.shape[0],):
-            raise ValueError(
-                f"domain {name!r}: expected a label for each of its {table.shape[0]} objects; "
-                f"found shape {result[name].shape}"
-            )
+        own = in_order(labels[key], objects, where=f"labels of {key!r}", whose=where)
+        result[name] = np.asarray(own)
     return result
+
+
+def _rows(table: Any) -> tuple[int, pd.Index | None]:
+    """Count the rows of a table, or of classes; give their labels, if they have any."""
+    if isinstance(table, Domain):
+        return table.n_objects, pd.Index(table.objects) if table.labelled else None
+    return np.shape(table)[0], objects_of(table)
 
 
 def _assignment(labels: Collection[Any], name: Any) -> Any:

@@ -18,6 +18,7 @@ from pm_match.matching.draws import (
     variable_of,
 )
 from pm_match.matching.map_objects import projection_of
+from pm_match.matching.objects import in_order, objects_of
 from pm_match.plots.canvas import MARKERS, SMALL, colour_of, one_draw, panel
 from pm_match.plots.labels import by_size
 from pm_match.tables.domains import Domain, as_domains
@@ -58,7 +59,8 @@ def plot_latent(
         What `pm_match.sample` or `pm_match.find_matching` returns, or its posterior.
     domains : mapping of str to table, optional
         The tables as the model saw them: for `pm_match.models.table_clusters`, standardised.
-        Default: the group `observed_data`.
+        Default: the group `observed_data`. Where tables and draws name objects, these are
+        matched by name, in any order.
     sel : mapping, optional
         Which draw, by coordinates of `sample_dims`, such as ``{"chain": 0, "draw": 99}``. Default:
         that with the highest log joint; of a Dataset, the last.
@@ -98,7 +100,9 @@ def plot_latent(
     """
     posterior = read_draws(idata, group)
     point = one_draw(posterior, sel or _best(idata, sample_dims), sample_dims, [latent])
-    tables = as_domains(_observed(idata, point) if domains is None else domains)
+    if domains is None:
+        domains = _observed(idata, point)
+    tables = as_domains({name: _in_order(point, name, own) for name, own in domains.items()})
     vectors = point[latent].to_numpy()
     if vectors.ndim != 2 or vectors.shape[1] < 2:
         raise ValueError(
@@ -187,6 +191,13 @@ def _observed(idata: Any, point: xr.Dataset) -> dict[str, xr.DataArray]:
             "as the model saw them, as domains"
         )
     return {name: data[name] for name in names}
+
+
+def _in_order(point: xr.Dataset, name: str, table: Any) -> Any:
+    """Put a table's rows into the order of the draw's objects."""
+    own = f"{PREFIX}{name}"
+    objects = objects_of(point[own]) if own in point else None
+    return in_order(table, objects, where=f"domain {name!r}")
 
 
 def _carried_back(point: xr.Dataset, table: Domain) -> np.ndarray:

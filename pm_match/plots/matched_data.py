@@ -51,7 +51,8 @@ def plot_matched_data(
     Parameters
     ----------
     labels : Dataset or mapping
-        Labels of each domain's objects, named as the domain or with ``cluster_`` before.
+        Labels of each domain's objects, named as the domain or with ``cluster_`` before. Where
+        they and the tables name objects, these are matched by name, in any order.
     domains : mapping of str to table
         The tables of which the labels are, as `pm_match.models` takes them. Each feature is
         standardised over its domain; missing values are hatched too.
@@ -83,7 +84,7 @@ def plot_matched_data(
     >>> figure = pmm.plots.plot_matched_data(labels, tables)
     """
     tables = as_domains(domains, declared=False)
-    found = labels_by_domain(labels, {name: table.values for name, table in tables.items()})
+    found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)
     negative = [own.dtype.kind in "if" and bool((own < 0).any()) for own in found.values()]
     shown += [None] * any(negative)  # the irrelevant ones

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from pm_match.checks import no_such
 from pm_match.matching.draws import PREFIX
+from pm_match.matching.objects import in_order, objects_of
 from pm_match.plots.labels import names_of
 
 
@@ -30,12 +31,13 @@ def edges_of(name: str, network: Any) -> sparse.coo_array:
 
 def labels_by_type(
     labels: xr.Dataset | Mapping[str, Any],
-    networks: Mapping[str, sparse.coo_array],
+    networks: Mapping[str, Any],
     types: Sequence[str] | None,
 ) -> tuple[dict[str, list[np.ndarray | None]], Sequence[str], dict[str, list[list[str] | None]]]:
     """Label vectors of each network's rows and columns, what those are, and names of few.
 
-    Networks with the same objects as rows and columns have the same vector twice, and one type.
+    They come in the order of the networks' rows and columns: see `in_order`. Networks with the same
+    objects as rows and columns have the same vector twice, and one type.
     """
     types = (types,) if isinstance(types, str) else types
     if types is not None and len(types) not in (1, 2):
@@ -45,7 +47,7 @@ def labels_by_type(
     for name, network in networks.items():
         parts: list[Any]
         if isinstance(labels, xr.Dataset):
-            kinds = _types_of(name, labels, networks) if types is None else types
+            kinds = types_of(name, labels, networks) if types is None else types
             keys = [f"{PREFIX}{name}_{kind}" for kind in kinds]
             if len(keys) not in (1, 2) or not set(keys) <= set(labels):
                 raise ValueError(
@@ -69,22 +71,35 @@ def labels_by_type(
                 f"{'one or two types' if types is None else f'the types {list(types)}'}; "
                 f"found {len(parts)} vectors"
             )
-        vectors = [None if part is None else np.asarray(part) for part in parts]
-        found[name] = vectors * (2 // len(vectors))
-        objects[name] = [names_of(part) for part in parts] * (2 // len(parts))
-        for size, vector, side in zip(network.shape, found[name], ("row", "column"), strict=True):
-            if vector is not None and vector.shape != (size,):
-                raise ValueError(
-                    f"network {name!r}: expected a label for each of its {size} {side}s; "
-                    f"found shape {vector.shape}"
-                )
+        sides = [
+            None if part is None else _in_order(name, network, axis, part)
+            for axis, part in enumerate(parts * (2 // len(parts)))
+        ]
+        objects[name] = [names_of(part) for part in sides]
+        vectors = [None if part is None else np.asarray(part) for part in sides]
+        row, column = vectors
+        if row is not None and column is not None and len(parts) == 1:
+            vectors = [row, row if np.array_equal(row, column) else column]
+        found[name] = vectors
     if types is None:
         one_mode = all(row is column and row is not None for row, column in found.values())
         types = ("object",) if one_mode else ("row", "column")
     return found, types, objects
 
 
-def _types_of(name: str, labels: xr.Dataset, networks: Mapping[str, Any]) -> list[str]:
+def _in_order(name: str, network: Any, axis: int, labels: Any) -> Any:
+    """Check the labels of a network's rows, or columns, and put them into their order."""
+    side, size = ("row", "column")[axis], network.shape[axis]
+    if np.shape(labels) != (size,):
+        raise ValueError(
+            f"network {name!r}: expected a label for each of its {size} {side}s; "
+            f"found shape {np.shape(labels)}"
+        )
+    where = f"labels of network {name!r}"
+    return in_order(labels, objects_of(network, axis), where=where, whose=f"its {side}s")
+
+
+def types_of(name: str, labels: xr.Dataset, networks: Mapping[str, Any]) -> list[str]:
     """Types of a network's objects, as the names of variables tell them."""
     start = f"{PREFIX}{name}_"
     # One network's name may begin with another's.

@@ -41,7 +41,8 @@ def plot_networks(
         with the same objects as rows and columns. Negative labels are irrelevant objects. None in
         place of a vector leaves the order as it is.
     networks : mapping of str to matrix, shape (n_rows, n_columns)
-        Sparse or dense. What is neither 0, missing nor masked is an edge.
+        Sparse or dense. What is neither 0, missing nor masked is an edge. Where they and the
+        labels name objects, these are matched by name, in any order.
     types : sequence of str, optional
         What rows and columns are, or one name for both. Default: the types in the names of a
         Dataset's variables; else "row" and "column", or "object".
@@ -71,7 +72,7 @@ def plot_networks(
     if not networks:
         raise ValueError("networks: expected at least one; found none")
     edges = {name: edges_of(name, network) for name, network in networks.items()}
-    found, names, objects = labels_by_type(labels, edges, types)
+    found, names, objects = labels_by_type(labels, networks, types)
     layouts = layouts_of(found, edges, objects)
     shades = {name: shade_of(edges[name], *layouts[name]) for name in edges}
     binned = any(shade.shape != edges[name].shape for name, shade in shades.items())

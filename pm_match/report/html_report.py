@@ -40,10 +40,12 @@ from pm_match.matching.draws import (
     titled,
 )
 from pm_match.matching.given_labels import given_labels
+from pm_match.matching.objects import in_order, objects_of
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
 from pm_match.plots.canvas import pyplot
 from pm_match.plots.labels import are_few, by_size
+from pm_match.plots.network_labels import types_of
 from pm_match.report.csv import with_text_names, write_csv
 from pm_match.report.page_data import packed, page_data
 from pm_match.report.profiles import Feature, ObjectRows, profile, rows_of
@@ -87,7 +89,8 @@ def report(
         The file to write; an existing one is replaced. Its folder must exist.
     data : mapping, optional
         The tables or the networks (matrices) that were matched, by name: for rows side by side,
-        what clusters are like, and a figure ordered by cluster, which tables of numbers have.
+        what clusters are like, and a figure ordered by cluster, which tables of numbers have. Where
+        they and the draws name objects, these are matched by name, in any order.
     labels : Dataset or mapping, optional
         The partition to report. Default: `partition_estimate`'s.
     image_of : callable, optional
@@ -153,7 +156,7 @@ def report(
         given = [draws.split(given_labels(labels, draws)) for draws in sets]
         labels = xr.Dataset({name: part for own in given for name, part in own.items()})
     if data is not None:
-        _check_data(labels, data)
+        data = _in_order(labels, data)
     titles = dict(titles or {})
     rows = {} if data is None else rows_of(labels, data)
     pictures = _pictures(data or {}, image_of)
@@ -428,12 +431,24 @@ def _data_figure(labels: xr.Dataset, data: Mapping[str, Any]):
     return plots.plot_matched_data(labels, data) if tables else plots.plot_networks(labels, data)
 
 
-def _check_data(labels: xr.Dataset, data: Mapping[str, Any]) -> None:
-    """Refuse data that the labels are not of."""
-    for name in data:
-        of_network = any(str(key).startswith(f"{PREFIX}{name}_") for key in labels)
-        if f"{PREFIX}{name}" not in labels and not of_network:
+def _in_order(labels: xr.Dataset, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Put rows of tables, and rows and columns of networks, into the order of the labels' objects.
+
+    Refuse data that the labels are not of.
+    """
+    found = {}
+    for name, own in data.items():
+        keys = [f"{PREFIX}{name}"]
+        if keys[0] not in labels:
+            keys = [f"{keys[0]}_{kind}" for kind in types_of(name, labels, data)]
+        if not keys:
             raise ValueError(f"data: no labels of {name!r}; there are {sorted(map(str, labels))}")
+        if len(keys) == 1 and keys[0] != f"{PREFIX}{name}":
+            keys *= 2  # rows and columns are the same objects
+        for axis, key in enumerate(keys if len(keys) <= np.ndim(own) else []):
+            own = in_order(own, objects_of(labels[key]), axis=axis, where=f"data of {name!r}")
+        found[name] = own
+    return found
 
 
 def _bar(feature: Feature) -> str:

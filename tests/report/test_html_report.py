@@ -410,3 +410,44 @@ def test_a_large_page_is_no_larger_than_five_megabytes(tmp_path):
         data[name] = rng.normal(size=(n, 30))
     path = pmm.report(xr.Dataset(posterior), tmp_path / "page.html", data=data)
     assert path.stat().st_size < 5_000_000
+
+
+def test_rows_are_shown_under_their_objects_names(tmp_path):
+    labels = {"a": [0, 0, 0, 1, 1, 1, 1], "b": [0, 0, 1, 1, 1]}
+    names = {f"{name}_object": [f"{name}{i}" for i in range(len(labels[name]))] for name in "ab"}
+    posterior = xr.Dataset(
+        {
+            f"cluster_{name}": (("chain", "draw", f"{name}_object"), np.tile(own, (2, 5, 1)))
+            for name, own in labels.items()
+        },
+        coords=names,
+    )
+    tables = {
+        name: pd.DataFrame({"x": np.arange(len(own)) + 0.5}, names[f"{name}_object"])
+        for name, own in labels.items()
+    }
+    data = {name: own.iloc[::-1] for name, own in tables.items()}
+    page = written(posterior, tmp_path, data=data, image_of=lambda own: own.to_numpy()[..., None])
+    for name, own in zip("ab", packed_data(page)["domains"], strict=True):
+        assert own["objects"] == list(tables[name].index)
+        assert own["rows"] == tables[name].to_numpy().tolist()
+    same = written(posterior, tmp_path, data=tables, image_of=lambda t: t.to_numpy()[..., None])
+    examples = r'class="examples"[^>]*base64,([^"]*)"'
+    assert re.findall(examples, page) == re.findall(examples, same)
+    data["a"] = data["a"].rename({"a3": "p3"})
+    with pytest.raises(ValueError, match="data of 'a': expected the objects of the draws, such"):
+        written(posterior, tmp_path, data=data)
+
+
+def test_networks_may_be_in_another_order_than_labels(tmp_path):
+    counts = pd.DataFrame([[5, 0, 1], [0, 3, 1]], ["s", "t"], ["ball", "vote", "the"])
+    labels = xr.Dataset(
+        {"cluster_n_text": ("text", [0, 1]), "cluster_n_word": ("word", [0, 1, 1])},
+        coords={"text": counts.index, "word": counts.columns},
+    )
+    own = html_report._in_order(labels, {"n": counts.iloc[::-1, ::-1]})
+    pd.testing.assert_frame_equal(own["n"], counts)
+    labels = xr.Dataset({"cluster_n_word": ("word", [0, 1, 1])}, {"word": counts.columns})
+    square = pd.DataFrame(np.arange(9).reshape(3, 3), counts.columns, counts.columns)
+    own = html_report._in_order(labels, {"n": square.iloc[::-1, ::-1]})
+    pd.testing.assert_frame_equal(own["n"], square)
