@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 __all__ = ["adjusted_rand_index", "matching_adjusted_rand_index"]
@@ -30,7 +31,8 @@ def adjusted_rand_index(true: Mapping[str, ArrayLike], found: Mapping[str, Array
     ----------
     true, found : mapping of str to array_like, shape (n_objects,)
         Cluster labels of each domain's objects, of any type that sorts. The same label in two
-        domains means the same cluster.
+        domains means the same cluster. Where both name their objects, these are matched by name,
+        in any order.
 
     Returns
     -------
@@ -42,7 +44,7 @@ def adjusted_rand_index(true: Mapping[str, ArrayLike], found: Mapping[str, Array
     TypeError
         If `true` or `found` is not a mapping.
     ValueError
-        If the domains or their numbers of objects differ, labels are not one-dimensional, or
+        If the domains or their objects differ, labels are not one-dimensional, or
         there are fewer than two objects.
 
     References
@@ -115,7 +117,8 @@ def matching_adjusted_rand_index(
     ----------
     true, found : mapping of str to array_like, or sequence of array_like; shapes (n_objects,)
         Cluster labels of each network's objects, of any type that sorts. The same label in two
-        networks means the same cluster. Objects with negative labels are irrelevant.
+        networks means the same cluster. Objects with negative labels are irrelevant. Where both
+        name their objects, these are matched by name, in any order.
     true_relevance, found_relevance : as `true` and `found`, optional
         0 (or False) for irrelevant objects, whose labels mean nothing, and 1 for the others.
 
@@ -129,7 +132,7 @@ def matching_adjusted_rand_index(
     TypeError
         If the arguments are neither all mappings nor all sequences.
     ValueError
-        If the networks or their numbers of objects differ, labels are not one-dimensional or
+        If the networks or their objects differ, labels are not one-dimensional or
         not numbers, relevance is neither 0 nor 1, or fewer than two networks have objects.
 
     References
@@ -173,22 +176,22 @@ def matching_adjusted_rand_index(
 Vectors = dict[Hashable, np.ndarray]
 
 
-def _by_name(kind: str, name: str, labels: Any) -> Vectors:
+def _by_name(kind: str, name: str, labels: Any) -> dict[Hashable, Any]:
     """Label vectors by the name of what they are of, or by its place in a sequence."""
     if isinstance(labels, Mapping):
-        vectors = {key: np.asarray(vector) for key, vector in labels.items()}
+        vectors = dict(labels.items())
     elif isinstance(labels, Iterable) and not isinstance(labels, str):
-        vectors = {place: np.asarray(vector) for place, vector in enumerate(labels)}
+        vectors = dict(enumerate(labels))
     else:
         raise TypeError(
             f"{name}: expected a mapping or a sequence with the labels of each {kind}'s objects; "
             f"found an object of type {type(labels).__name__}"
         )
     for key, vector in vectors.items():
-        if vector.ndim != 1:
+        if np.ndim(vector) != 1:
             raise ValueError(
                 f"{name}, {kind} {key!r}: expected one label for each object; found shape "
-                f"{vector.shape}"
+                f"{np.shape(vector)}"
             )
     return vectors
 
@@ -212,13 +215,45 @@ def _same(
             f"expected the same {kind}s in {name} and {other_name}; found {list(one)} and "
             f"{list(two)}"
         )
+    aligned: Vectors = {}
     for key, vector in one.items():
-        if vector.shape != two[key].shape:
+        where = f"{kind} {key!r}"
+        if len(vector) != len(two[key]):
             raise ValueError(
-                f"{kind} {key!r}: expected as many objects in both; "
+                f"{where}: expected as many objects in both; "
                 f"found {len(vector)} in {name} and {len(two[key])} in {other_name}"
             )
-    return one, {key: two[key] for key in one}
+        order = _order(where, name, _objects(vector), other_name, _objects(two[key]))
+        aligned[key] = np.asarray(two[key])[order]
+    return {key: np.asarray(vector) for key, vector in one.items()}, aligned
+
+
+def _objects(labels: Any) -> pd.Index | None:
+    """Names of the objects of labels, if there are any: pandas' numbers of rows are none."""
+    if isinstance(labels, pd.Series):
+        return None if isinstance(labels.index, pd.RangeIndex) else labels.index
+    return labels.indexes.get(labels.dims[0]) if hasattr(labels, "indexes") else None
+
+
+def _order(
+    where: str, name: str, objects: pd.Index | None, other_name: str, others: pd.Index | None
+) -> Any:
+    """Find the objects of one partition among those of another: by name, or by place.
+
+    By place if either has no names, or only one has numbers, as where tables had no names.
+    """
+    if objects is None or others is None or objects.equals(others):
+        return slice(None)
+    if (objects.dtype.kind in "iu") != (others.dtype.kind in "iu"):
+        return slice(None)
+    alike = objects.is_unique and others.is_unique
+    order = others.get_indexer(objects) if alike else np.array([-1])
+    if (order < 0).any():
+        raise ValueError(
+            f"{where}: expected the same objects, each once, in both; found {objects[0]!r}, … in "
+            f"{name} and {others[0]!r}, … in {other_name}"
+        )
+    return order
 
 
 def _codes(name: str, labels: Mapping[Hashable, np.ndarray], relevance: Any) -> np.ndarray:

@@ -1,7 +1,9 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 
 from pm_match.metrics import adjusted_rand_index, matching_adjusted_rand_index
 
@@ -212,3 +214,41 @@ def test_truth_may_be_named_by_domain():
     assert adjusted_rand_index(truth, found) == adjusted_rand_index(found, truth) == 1.0
     with pytest.raises(ValueError, match="the same domains in true and found"):
         adjusted_rand_index(truth, {"cluster_a": [5, 5, 2], "cluster_c": [2, 2]})
+
+
+TRUE = {"a": pd.Series([0, 0, 1, 1], list("wxyz")), "b": pd.Series([1, 0], list("uv"))}
+
+
+def test_objects_are_matched_by_name():
+    mixed = {"a": TRUE["a"].iloc[[2, 0, 3, 1]], "b": TRUE["b"].iloc[::-1]}
+    found = xr.Dataset(
+        {f"cluster_{name}": (name, own.to_numpy() + 5) for name, own in TRUE.items()},
+        {name: own.index for name, own in TRUE.items()},
+    )
+    assert adjusted_rand_index(mixed, found) == adjusted_rand_index(found, mixed) == 1.0
+    assert adjusted_rand_index(found, found.isel(a=[2, 0, 3, 1], b=[1, 0])) == 1.0
+    assert matching_adjusted_rand_index(mixed, found) == 1.0
+    assert matching_adjusted_rand_index(list(mixed.values()), list(TRUE.values())) == 1.0
+    relevance = {name: own.index != "x" for name, own in TRUE.items()}
+    expected = matching_adjusted_rand_index(TRUE, TRUE, true_relevance=relevance)
+    named = {name: pd.Series(flags, TRUE[name].index) for name, flags in relevance.items()}
+    named = {name: named[name].loc[own.index] for name, own in mixed.items()}
+    assert matching_adjusted_rand_index(TRUE, mixed, true_relevance=named) == expected < 1.0
+
+
+def test_objects_without_names_are_matched_by_place():
+    mixed = {"a": TRUE["a"].iloc[[1, 2, 3, 0]], "b": TRUE["b"]}
+    by_place = {name: own.to_numpy() for name, own in mixed.items()}
+    expected = adjusted_rand_index({name: own.to_numpy() for name, own in TRUE.items()}, by_place)
+    counted = {name: xr.DataArray(own, {"object": range(len(own))}, dims="object")
+               for name, own in by_place.items()}  # fmt: skip
+    for found in (by_place, counted, {name: pd.Series(own) for name, own in by_place.items()}):
+        assert adjusted_rand_index(TRUE, found) == expected < 1.0
+
+
+@pytest.mark.parametrize("names", ["wxyq", "wxyy"])
+def test_other_objects_are_refused(names):
+    found = TRUE | {"a": TRUE["a"].set_axis(list(names))}
+    message = "domain 'a': expected the same objects, each once, in both; found 'w', … in true and"
+    with pytest.raises(ValueError, match=message):
+        adjusted_rand_index(TRUE, found)
