@@ -99,7 +99,7 @@ def plot_clusters(
     axes[0, 0].set_ylabel("cluster")
     figure.colorbar(
         image,
-        ax=axes,
+        ax=figure.axes,
         label="mean (standard deviations)",
         shrink=0.9,
         pad=0.02,

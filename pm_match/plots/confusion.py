@@ -111,7 +111,7 @@ def plot_confusion(
         axis.set_label(name)
     for axis in axes[:, 0]:
         axis.set_ylabel("class")
-    figure.colorbar(image, ax=axes, label="share of the class", pad=0.02, ticks=[0, 0.5, 1])
+    figure.colorbar(image, ax=figure.axes, label="share of the class", pad=0.02, ticks=[0, 0.5, 1])
     figure.suptitle("Where the objects of each class are")
     return figure
 

@@ -118,7 +118,7 @@ def plot_match_matrix(
         axis.set_label(f"{first} {second}")
         axis.set_ylabel(f"{first.removeprefix(PREFIX)}: {len(rows)} objects, by cluster")
         axis.set_xlabel(f"{second.removeprefix(PREFIX)}: {len(columns)} objects, by cluster")
-    figure.colorbar(image, ax=axes, label="P(same cluster)", shrink=0.8, pad=0.02)
+    figure.colorbar(image, ax=figure.axes, label="P(same cluster)", shrink=0.8, pad=0.02)
     figure.suptitle(
         "Objects of one domain in the same cluster"
         if all(first == second for first, second in pairs)

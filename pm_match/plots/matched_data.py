@@ -136,7 +136,7 @@ def plot_matched_data(
     axes[0, 0].set_ylabel("objects, by cluster")
     figure.colorbar(
         image,
-        ax=axes,
+        ax=figure.axes,
         label="standard deviations from the feature's mean",
         extend="both",
         shrink=0.8,

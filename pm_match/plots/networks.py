@@ -116,7 +116,7 @@ def plot_networks(
     if binned:
         figure.colorbar(
             image,
-            ax=axes,
+            ax=figure.axes,
             label="share of cells with an edge",
             extend="max" if top < 1 else "neither",
             shrink=0.8,
