@@ -11,7 +11,7 @@ import xarray as xr
 
 from pm_match.checks import check_count
 from pm_match.matching.draws import set_title
-from pm_match.plots.canvas import GREY, SMALL, colour_of, ink_on, panels
+from pm_match.plots.canvas import GREY, SMALL, as_they_are, colour_of, ink_on, panels
 from pm_match.plots.labels import labels_by_set
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def plot_alluvial(
         axis.set_label(kind or "clusters")
         if len(sets) > 1:
             axis.set_title(set_title(kind), loc="left", fontsize=10)
+        as_they_are(axis)
     return figure
 
 

@@ -88,6 +88,16 @@ def panel(ax: Any, figsize: tuple[float, float], title: str = "") -> tuple[Any, 
     return figure, ax
 
 
+def as_they_are[Drawn: Any](drawn: Drawn) -> Drawn:
+    """Have the texts of a figure, or of axes, drawn as they are: dollar signs mark no formulas."""
+    from matplotlib.text import Text
+
+    for text in drawn.findobj(Text):
+        if "$" in text.get_text():
+            text.set_parse_math(False)
+    return drawn
+
+
 def one_draw(
     posterior: xr.Dataset,
     sel: Mapping[Hashable, Any] | None,

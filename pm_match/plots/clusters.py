@@ -12,6 +12,7 @@ from pm_match.plots.canvas import (
     ABSENT,
     MOST_LABELS,
     SMALL,
+    as_they_are,
     centred,
     panels,
     standardised,
@@ -105,7 +106,7 @@ def plot_clusters(
         pad=0.02,
     )
     figure.suptitle("Mean profiles of the matched clusters" + omitted)
-    return figure
+    return as_they_are(figure)
 
 
 def _profiles(

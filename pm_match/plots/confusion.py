@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import SMALL, panels
+from pm_match.plots.canvas import SMALL, as_they_are, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def plot_confusion(
         axis.set_ylabel("class")
     figure.colorbar(image, ax=figure.axes, label="share of the class", pad=0.02, ticks=[0, 0.5, 1])
     figure.suptitle("Where the objects of each class are")
-    return figure
+    return as_they_are(figure)
 
 
 def _diagonal(

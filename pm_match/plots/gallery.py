@@ -10,7 +10,7 @@ import xarray as xr
 
 from pm_match import datasets
 from pm_match.checks import check_count
-from pm_match.plots.canvas import SMALL, panels
+from pm_match.plots.canvas import SMALL, as_they_are, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def plot_gallery(
     for axis, name in zip(axes[0], domains, strict=True):
         axis.set_title(name, loc="left")
     figure.suptitle("Matched clusters" + omitted)
-    return figure
+    return as_they_are(figure)
 
 
 def strip_of(pictures: np.ndarray, n_images: int, shape: tuple[int, ...]) -> np.ndarray:

@@ -19,7 +19,7 @@ from pm_match.matching.draws import (
 )
 from pm_match.matching.map_objects import projection_of
 from pm_match.matching.objects import in_order, objects_of
-from pm_match.plots.canvas import MARKERS, SMALL, colour_of, one_draw, panel
+from pm_match.plots.canvas import MARKERS, SMALL, as_they_are, colour_of, one_draw, panel
 from pm_match.plots.labels import by_size
 from pm_match.tables.domains import Domain, as_domains
 
@@ -162,6 +162,7 @@ def plot_latent(
         handle.set(facecolor="white", edgecolor="black", alpha=1, sizes=[35])
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_label("latent")
+    as_they_are(axis)
     return figure
 
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 from pm_match import datasets
 from pm_match.matching import map_objects
-from pm_match.plots.canvas import panels
+from pm_match.plots.canvas import as_they_are, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,4 +80,4 @@ def plot_mapped_images(
             axis.spines[:].set_color("0.8")
         row[0].set_ylabel(title, rotation=0, ha="right", va="center", labelpad=8)
     figure.suptitle("Objects carried from one domain to others")
-    return figure
+    return as_they_are(figure)

@@ -12,7 +12,7 @@ from pm_match.matching.draws import PREFIX, assignment_pairs
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.match_probability import read_pair
 from pm_match.matching.set_draws import full_names, read_sets
-from pm_match.plots.canvas import mark_clusters, panels, pyplot
+from pm_match.plots.canvas import as_they_are, mark_clusters, panels, pyplot
 from pm_match.plots.labels import by_match, names_of
 
 if TYPE_CHECKING:
@@ -124,4 +124,4 @@ def plot_match_matrix(
         if all(first == second for first, second in pairs)
         else "Match probability of objects in different domains"
     )
-    return figure
+    return as_they_are(figure)

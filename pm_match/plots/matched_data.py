@@ -11,6 +11,7 @@ import xarray as xr
 from pm_match.plots.canvas import (
     ABSENT,
     MOST_LABELS,
+    as_they_are,
     centred,
     mark_objects,
     mark_readable,
@@ -144,7 +145,7 @@ def plot_matched_data(
         aspect=30,
     )
     figure.suptitle("Tables with matched rows aligned" + omitted)
-    return figure
+    return as_they_are(figure)
 
 
 def _members(found: np.ndarray, cluster: Any) -> np.ndarray:

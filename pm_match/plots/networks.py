@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import panels
+from pm_match.plots.canvas import as_they_are, panels
 from pm_match.plots.network_labels import edges_of, labels_by_type
 from pm_match.plots.network_layout import apart, layouts_of, shade_of
 
@@ -127,7 +127,7 @@ def plot_networks(
         some = any(layout.irrelevant for pair in layouts.values() for layout in pair)
         title = "Networks ordered by cluster" + ", irrelevant objects last" * some
     figure.suptitle(title)
-    return figure
+    return as_they_are(figure)
 
 
 def _count(edges, labels) -> str:
