@@ -98,6 +98,12 @@ def as_they_are[Drawn: Any](drawn: Drawn) -> Drawn:
     return drawn
 
 
+def chain_numbers(draws: xr.DataArray) -> np.ndarray:
+    """Give the chains' numbers; numbers from 0 where runs that were put together repeat theirs."""
+    numbers = draws["chain"].to_numpy()
+    return numbers if len(np.unique(numbers)) == len(numbers) else np.arange(len(numbers))
+
+
 def one_draw(
     posterior: xr.Dataset,
     sel: Mapping[Hashable, Any] | None,

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.matching.draws import log_joint_of, needs_tree
-from pm_match.plots.canvas import panels
+from pm_match.plots.canvas import chain_numbers, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +97,7 @@ def _draw_chains(axis: Any, log_joint: xr.DataArray, style: dict[str, Any]) -> N
     draws = log_joint.transpose("chain", "draw").to_numpy()
     best = float(draws.mean(axis=1).max())  # as `best_chain` chooses
     low, fifth, middle, ninety, high = np.quantile(draws - best, (0, 0.05, 0.5, 0.95, 1), axis=1)
-    chain = log_joint["chain"].to_numpy()
+    chain = chain_numbers(log_joint)
     axis.vlines(chain, low, high, color="0.75", lw=2)
     axis.vlines(chain, fifth, ninety, color="0.35", lw=4)
     axis.scatter(chain, middle, **{"c": "white", **style})

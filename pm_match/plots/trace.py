@@ -10,7 +10,7 @@ import xarray as xr
 
 from pm_match.checks import no_such
 from pm_match.matching.draws import draws_as_they_are, needs_tree
-from pm_match.plots.canvas import panels, pyplot
+from pm_match.plots.canvas import chain_numbers, panels, pyplot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,14 +79,14 @@ def plot_trace(
         values = stats[name]
         # Dark to light, so that chains are told apart in grey.
         colours = plt.colormaps["viridis"](np.linspace(0, 0.85, values.sizes["chain"]))
-        for chain, colour in zip(values["chain"].to_numpy(), colours, strict=True):
+        for place, (chain, colour) in enumerate(zip(chain_numbers(values), colours, strict=True)):
             style = {
                 "lw": 0.8,
                 "color": colour,
                 "drawstyle": "steps-mid" if values.dtype.kind in "iu" else "default",
             }
             axis.plot(
-                values["draw"], values.sel(chain=chain), label=f"{chain}", **{**style, **kwargs}
+                values["draw"], values.isel(chain=place), label=f"{chain}", **{**style, **kwargs}
             )
         axis.set_label(name)
         axis.set_ylabel(titles.get(name, name))

@@ -2,6 +2,7 @@ import builtins
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from pm_match import plots
 
@@ -40,3 +41,18 @@ def test_without_matplotlib(monkeypatch, idata):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r'pip install "pm_match\[examples\]"'):
         plots.plot_trace(idata)
+
+
+def test_chains_that_repeat_numbers_are_told_apart(idata):
+    stats = idata["sample_stats"].to_dataset()
+    both = xr.concat([stats, stats + 5], "chain")
+    joined = xr.DataTree.from_dict({"sample_stats": both})
+    axis = plots.plot_trace(joined, var_names="log_joint").axes[0]
+    assert [line.get_label() for line in axis.lines] == list("0123")
+    for line, draws in zip(axis.lines, both["log_joint"], strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), draws)
+    axis = plots.plot_log_joint(joined).axes[0]
+    np.testing.assert_array_equal(axis.collections[-1].get_offsets()[:, 0], range(4))
+    assert axis.get_xlim() == (-0.5, 3.5)
+    some = idata.isel(chain=[1])
+    assert plots.plot_trace(some).axes[0].lines[0].get_label() == "1"

@@ -451,3 +451,18 @@ def test_networks_may_be_in_another_order_than_labels(tmp_path):
     square = pd.DataFrame(np.arange(9).reshape(3, 3), counts.columns, counts.columns)
     own = html_report._in_order(labels, {"n": square.iloc[::-1, ::-1]})
     pd.testing.assert_frame_equal(own["n"], square)
+
+
+def test_runs_that_were_put_together_are_reported(tmp_path):
+    posterior = tree()["posterior"].to_dataset()
+    size = {"chain": posterior["chain"], "draw": posterior["draw"]}
+    values = np.arange(posterior["cluster_a"][..., 0].size).reshape(len(size["chain"]), -1)
+    stats = xr.Dataset(
+        {name: (tuple(size), values) for name in ("log_joint", "n_occupied")}, coords=size
+    )
+    both = {
+        group: xr.concat([own, own], "chain")
+        for group, own in (("posterior", posterior), ("sample_stats", stats))
+    }
+    page = written(xr.DataTree.from_dict(both), tmp_path)
+    assert "Log joint and occupied clusters" in page
