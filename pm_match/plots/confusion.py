@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from pm_match.plots.canvas import SMALL, as_they_are, panels
@@ -37,8 +38,8 @@ def plot_confusion(
         Labels of each domain's objects, named as the domain or with ``cluster_`` before. Negative
         labels are irrelevant objects.
     true : mapping of str to array_like, shape (n_objects,)
-        Each domain's classes: numbers, or names. Where they and the labels name objects, these are
-        matched by name, in any order.
+        Each domain's classes: numbers, or names. Objects without one (None or NaN) are left out.
+        Where they and the labels name objects, these are matched by name, in any order.
     n_clusters : int, default 12
         So many clusters have a column, the largest; the objects of the rest share one.
     figsize : tuple of float, optional
@@ -56,8 +57,8 @@ def plot_confusion(
     Raises
     ------
     ValueError
-        If there is no domain, a domain has no labels, or not one for each object, or all objects
-        are irrelevant.
+        If there is no domain, no object has a class, a domain has no labels, or not one for each
+        object, or all objects are irrelevant.
 
     Examples
     --------
@@ -66,8 +67,14 @@ def plot_confusion(
     """
     if not true:
         raise ValueError("true: expected the classes of at least one domain; found none")
-    classes = {name: np.asarray(own) for name, own in true.items()}
     found = labels_by_domain(labels, true)
+    classes = {}
+    for name, own in true.items():
+        given = pd.Series(own)
+        classes[name] = given.dropna().to_numpy()
+        found[name] = found[name][given.notna()]
+    if not any(map(len, classes.values())):
+        raise ValueError("true: expected the class of at least one object; found none")
     shown, _ = largest(found, n_clusters)
     kinds = np.unique(np.concatenate(list(classes.values()))).tolist()
     columns, ticks = _columns(found, shown)
@@ -101,7 +108,8 @@ def plot_confusion(
                     color="white" if share[row, column] > 0.5 else "black",
                 )
         axis.set_xticks(range(len(ticks)), ticks, fontsize=SMALL)
-        axis.set_yticks(range(len(kinds)), kinds, fontsize=SMALL)
+        names = [f"{kind:g}" if isinstance(kind, float) else kind for kind in kinds]
+        axis.set_yticks(range(len(kinds)), names, fontsize=SMALL)
         axis.set_xticks(np.arange(len(ticks) - 1) + 0.5, minor=True)
         axis.set_yticks(np.arange(len(kinds) - 1) + 0.5, minor=True)
         axis.grid(which="minor", color="0.85", lw=0.5)

@@ -54,6 +54,13 @@ def _assignment(labels: Collection[Any], name: Any) -> Any:
     return own if own in labels else name
 
 
+def known_as(name: Any, variables: Iterable[Any]) -> str:
+    """Give the domain, or network, that a name says: what it is in variables, or its title."""
+    own = f"{PREFIX}{name}"
+    there = any(str(key) == own or str(key).startswith(f"{own}_") for key in variables)
+    return str(name) if there else identifier(str(name))
+
+
 def labels_by_set(
     labels: xr.Dataset | Mapping[str, Any], var_names: Sequence[str] | None = None
 ) -> dict[str | None, dict[str, np.ndarray]]:

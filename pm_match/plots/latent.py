@@ -20,7 +20,7 @@ from pm_match.matching.draws import (
 from pm_match.matching.map_objects import projection_of
 from pm_match.matching.objects import in_order, objects_of
 from pm_match.plots.canvas import MARKERS, SMALL, as_they_are, colour_of, one_draw, panel
-from pm_match.plots.labels import by_size
+from pm_match.plots.labels import by_size, known_as
 from pm_match.tables.domains import Domain, as_domains
 
 if TYPE_CHECKING:
@@ -102,7 +102,10 @@ def plot_latent(
     point = one_draw(posterior, sel or _best(idata, sample_dims), sample_dims, [latent])
     if domains is None:
         domains = _observed(idata, point)
-    tables = as_domains({name: _in_order(point, name, own) for name, own in domains.items()})
+    titles = {known_as(name, point): name for name in domains}
+    tables = as_domains(
+        {own: _in_order(point, own, domains[name]) for own, name in titles.items()}, declared=False
+    )
     vectors = point[latent].to_numpy()
     if vectors.ndim != 2 or vectors.shape[1] < 2:
         raise ValueError(
@@ -140,7 +143,7 @@ def plot_latent(
             *((z - centre) @ axes[:2].T).T,
             c=own,
             marker=MARKERS[number % len(MARKERS)],
-            label=name,
+            label=titles[name],
             **style,
         )
     at = (vectors[clusters] - centre) @ axes[:2].T

@@ -84,7 +84,7 @@ def plot_matched_data(
     ... }
     >>> figure = pmm.plots.plot_matched_data(labels, tables)
     """
-    tables = as_domains(domains, declared=False)
+    tables = as_domains(domains, unseen=True, declared=False)
     found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)
     negative = [own.dtype.kind in "if" and bool((own < 0).any()) for own in found.values()]

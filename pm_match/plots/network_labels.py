@@ -1,6 +1,6 @@
 """Labels of networks' rows and columns, as users give them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy import sparse
 from pm_match.checks import no_such
 from pm_match.matching.draws import PREFIX
 from pm_match.matching.objects import in_order, objects_of
-from pm_match.plots.labels import names_of
+from pm_match.plots.labels import known_as, names_of
 
 
 def edges_of(name: str, network: Any) -> sparse.coo_array:
@@ -44,11 +44,12 @@ def labels_by_type(
         raise ValueError(f"types: expected one name or two; found {list(types)}")
     found: dict[str, list[np.ndarray | None]] = {}
     objects: dict[str, list[list[str] | None]] = {}
+    known = {name: known_as(name, labels) for name in networks}
     for name, network in networks.items():
         parts: list[Any]
         if isinstance(labels, xr.Dataset):
-            kinds = types_of(name, labels, networks) if types is None else types
-            keys = [f"{PREFIX}{name}_{kind}" for kind in kinds]
+            kinds = types_of(known[name], labels, known.values()) if types is None else types
+            keys = [f"{PREFIX}{known[name]}_{kind}" for kind in kinds]
             if len(keys) not in (1, 2) or not set(keys) <= set(labels):
                 raise ValueError(
                     f"network {name!r}: expected labels {keys or [f'{PREFIX}{name}_<type>']} of "
@@ -99,7 +100,7 @@ def _in_order(name: str, network: Any, axis: int, labels: Any) -> Any:
     return in_order(labels, objects_of(network, axis), where=where, whose=f"its {side}s")
 
 
-def types_of(name: str, labels: xr.Dataset, networks: Mapping[str, Any]) -> list[str]:
+def types_of(name: str, labels: xr.Dataset, networks: Iterable[str]) -> list[str]:
     """Types of a network's objects, as the names of variables tell them."""
     start = f"{PREFIX}{name}_"
     # One network's name may begin with another's.

@@ -44,7 +44,7 @@ from pm_match.matching.objects import in_order, objects_of
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
 from pm_match.plots.canvas import pyplot
-from pm_match.plots.labels import are_few, by_size
+from pm_match.plots.labels import are_few, by_size, known_as
 from pm_match.plots.network_labels import types_of
 from pm_match.report.csv import with_text_names, write_csv
 from pm_match.report.page_data import packed, page_data
@@ -155,12 +155,14 @@ def report(
     else:
         given = [draws.split(given_labels(labels, draws)) for draws in sets]
         labels = xr.Dataset({name: part for own in given for name, part in own.items()})
-    if data is not None:
-        data = _in_order(labels, data)
     titles = dict(titles or {})
+    if data is not None:
+        titles = {known_as(name, labels): str(name) for name in data} | titles
+        data = _in_order(labels, {known_as(name, labels): own for name, own in data.items()})
     rows = {} if data is None else rows_of(labels, data)
     pictures = _pictures(data or {}, image_of)
-    figure = None if data is None or not _drawn(rows) else _data_titled(labels, data, titles)
+    drawn = _drawn(rows, data or {})
+    figure = _data_titled(labels, drawn, titles) if drawn else None
     page = _Page(
         titled(idata, titles, group),
         titled(posterior, titles),
@@ -405,10 +407,25 @@ def _pictures(data: Mapping[str, Any], image_of: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _drawn(rows: Mapping[str, ObjectRows]) -> bool:
-    """Whether there is a figure of the data: not of tables with categories."""
-    tables = [own.table for own in rows.values() if isinstance(own.table, pd.DataFrame)]
-    return all(own.select_dtypes("number").shape == own.shape for own in tables)
+def _drawn(rows: Mapping[str, ObjectRows], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the data that there is a figure of: not of tables with categories.
+
+    Columns that do not vary, or are not finite, are left out.
+    """
+    found = dict(data)
+    for name, own in rows.items():
+        if not isinstance(own.table, pd.DataFrame):
+            continue
+        if own.table.select_dtypes("number").shape != own.table.shape:
+            return {}
+        values = own.table.to_numpy(np.float64, na_value=np.nan)
+        with np.errstate(invalid="ignore"):
+            span = np.fmax.reduce(values) - np.fmin.reduce(values)
+        varies = (span > 0) & np.isfinite(span)
+        if not varies.any():
+            return {}
+        found[name] = own.table.loc[:, varies]
+    return found
 
 
 def _data_titled(

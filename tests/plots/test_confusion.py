@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from pm_match import plots
@@ -68,3 +69,21 @@ def test_many_classes_have_shades_and_no_numbers():
 def test_bad_input(labels, true, message):
     with pytest.raises(ValueError, match=message):
         plots.plot_confusion(labels, true)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_objects_without_a_class_are_left_out(missing):
+    true = {"a": ["x", missing, "y", "y"], "b": pd.Series([missing, "x"], dtype="object")}
+    labels = {"a": np.array([0, 5, 1, 1]), "b": np.array([0, 0])}
+    a, b = panels(plots.plot_confusion(labels, true))
+    assert [tick.get_text() for tick in a.get_yticklabels()] == ["x", "y"]
+    assert [tick.get_text() for tick in a.get_xticklabels()] == ["0", "1"]
+    np.testing.assert_array_equal(texts(a), [[1, 0], [0, 2]])
+    assert b.get_title() == "b: 1 objects"
+    with pytest.raises(ValueError, match="true: expected the class of at least one object; found"):
+        plots.plot_confusion(labels, {"a": [missing] * 4})
+
+
+def test_numbers_with_gaps_are_whole():
+    figure = plots.plot_confusion({"a": np.zeros(3, int)}, {"a": [2.0, np.nan, 1.0]})
+    assert {tick.get_text() for tick in panels(figure)[0].get_yticklabels()} == {"1", "2"}

@@ -466,3 +466,35 @@ def test_runs_that_were_put_together_are_reported(tmp_path):
     }
     page = written(xr.DataTree.from_dict(both), tmp_path)
     assert "Log joint and occupied clusters" in page
+
+
+def test_data_may_be_named_as_users_do(tmp_path):
+    idata = tree(sizes=(("my_shop", 7), ("b", 5)))
+    rng = np.random.default_rng(0)
+    data = {"my shop": rng.normal(size=(7, 2)), "b": rng.normal(size=(5, 2))}
+    page = written(idata, tmp_path, data=data)
+    assert [own["title"] for own in packed_data(page)["domains"]] == ["my shop", "b"]
+    assert "Data, ordered by cluster" in page
+    page = written(idata, tmp_path, data=data, titles={"my_shop": "north"})
+    assert [own["title"] for own in packed_data(page)["domains"]] == ["north", "b"]
+
+
+@pytest.mark.parametrize("strange", [1.0, np.nan, np.inf])
+def test_columns_that_do_not_vary_are_not_drawn(tmp_path, monkeypatch, strange):
+    rng = np.random.default_rng(0)
+    data = {name: pd.DataFrame(rng.normal(size=(n, 2))) for name, n in (("a", 7), ("b", 5))}
+    data["a"].loc[0] = np.nan
+    data["a"]["same"] = strange
+    drawn = []
+    draw = html_report.plots.plot_matched_data
+    monkeypatch.setattr(
+        html_report.plots,
+        "plot_matched_data",
+        lambda labels, tables: drawn.append(tables) or draw(labels, tables),
+    )
+    page = written(tree(), tmp_path, data=data)
+    assert "Data, ordered by cluster" in page
+    assert [list(own) for own in drawn[0].values()] == [[0, 1], [0, 1]]
+    assert packed_data(page)["domains"][0]["columns"] == ["0", "1", "same"]
+    data["a"] = data["a"][["same"]]
+    assert "Data, ordered by cluster" not in written(tree(), tmp_path, data=data)
