@@ -11,7 +11,7 @@ import xarray as xr
 
 from pm_match.checks import check_count
 from pm_match.matching.draws import set_title
-from pm_match.plots.canvas import GREY, SMALL, as_they_are, colour_of, ink_on, panels
+from pm_match.plots.canvas import GREY, SMALL, as_they_are, colour_of, counted, ink_on, panels
 from pm_match.plots.labels import labels_by_set
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _HALF = 0.11  # of a bar's width, where domains are 1 apart
 _THINNEST = 0.026  # a segment under this share of the axis cannot carry its number
 _HATCH = {"alone": "////", "irrelevant": "..."}  # in grey, colours do not tell these apart
+_TITLE = "Clusters across domains"
 _OTHER, _IRRELEVANT = "other clusters", "irrelevant"
 
 
@@ -89,11 +90,11 @@ def plot_alluvial(
         size = figsize or (1.5 + 2.1 * most, 0.7 + 4.3 * len(sets))
         figure, axes = panels(len(sets), 1, figsize=size)
         drawn = list(axes[:, 0])
-        figure.suptitle("Clusters across domains")
+        figure.suptitle(_TITLE)
     else:
         figure, drawn = ax.figure, [ax]
     for axis, (kind, found) in zip(drawn, sets.items(), strict=True):
-        _draw(axis, found, n_clusters, share)
+        _draw(axis, found, n_clusters, share, above=ax is not None)
         axis.set_label(kind or "clusters")
         if len(sets) > 1:
             axis.set_title(set_title(kind), loc="left", fontsize=10)
@@ -101,8 +102,10 @@ def plot_alluvial(
     return figure
 
 
-def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bool) -> None:
-    """Draw one set of clusters."""
+def _draw(
+    axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bool, above: bool
+) -> None:
+    """Draw one set of clusters, with title and legend above it or none and beside it."""
     from matplotlib.patches import Patch, Rectangle
 
     clusters = np.unique(np.concatenate(list(found.values())))
@@ -180,12 +183,15 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if only else None,
                 )
     for place, beside in enumerate(thin):
-        _number_beside(axis, place, beside, _THINNEST * highest, place == len(names) - 1)
+        end, gap, last = tops[-1, place], _THINNEST * highest, place == len(names) - 1
+        _number_beside(axis, place, beside, end, gap, last)
     axis.set_xlim(-0.3, len(names) - 0.7)
     # Cluster 0 is on top, as it is in the first row of matrices.
     axis.set_ylim(1.02 * highest, 0)
-    sizes = [f"{name}\n{len(own):,} objects" for name, own in found.items()]
+    sizes = [f"{name}\n{counted(len(own), 'object')}" for name, own in found.items()]
     axis.set_xticks(range(len(names)), sizes)
+    if not share:
+        axis.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axis.set_ylabel("share of the domain's objects" if share else "number of objects")
     axis.tick_params(axis="x", length=0)
     axis.spines[["top", "right", "bottom"]].set_visible(False)
@@ -199,19 +205,34 @@ def _draw(axis: Any, found: Mapping[str, np.ndarray], n_clusters: int, share: bo
         if drawn
     ]
     if handles:
-        axis.legend(
-            handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=SMALL
-        )
+        # Axes that were given may have no room beside them.
+        where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+        if above:
+            where = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": len(handles)}
+        axis.legend(handles=handles, frameon=False, fontsize=SMALL, **where)
+    if above:
+        axis.set_title(_TITLE, pad=22 if handles else None)
 
 
-def _number_beside(axis: Any, place: int, found: Sequence[Any], gap: float, last: bool) -> None:
-    """Put the numbers of segments that are too thin for them beside the bar, a `gap` apart."""
-    low = -np.inf
+def _number_beside(
+    axis: Any, place: int, found: Sequence[Any], end: float, gap: float, last: bool
+) -> None:
+    """Put the numbers of segments that are too thin for them beside the bar, a `gap` apart.
+
+    Numbers that would come more than two gaps below their segments are left out, and those below
+    the bar's `end` moved up.
+    """
+    kept: list[tuple[float, int]] = []
     for middle, cluster in found:
-        low = max(middle, low + gap)
+        low = max(middle, kept[-1][0] + gap) if kept else middle
+        if low <= middle + 2 * gap:
+            kept.append((low, cluster))
+    for low, cluster in reversed(kept):
+        at = min(low, end)
+        end = at - gap
         axis.text(
             place + (1.15 if last else -1.15) * _HALF,
-            low,
+            at,
             f"{cluster}",
             ha="left" if last else "right",
             va="center",

@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from pm_match.checks import no_such
@@ -13,6 +14,7 @@ from pm_match.matching.draws import check_dims
 SMALL = 8  # font size of ticks and notes
 _LEAST = 5.5  # of names of objects: those of `MOST_LABELS` fit
 _LINE, _DIGIT = 0.035, 0.018  # shares of an axis that a line, or a digit, takes
+_LONGEST = 21  # of names: longer ones leave the panel no room
 MOST_LABELS = 40  # more tick labels than this cannot be read
 _POINTS = 220  # length of a panel's side in points, less some room
 _BORDER = "#d95f02"
@@ -86,6 +88,27 @@ def panel(ax: Any, figsize: tuple[float, float], title: str = "") -> tuple[Any, 
     figure, ax = pyplot().subplots(figsize=figsize, layout="constrained")
     ax.set_title(title)
     return figure, ax
+
+
+def counted(n: int, noun: str) -> str:
+    """Say how many there are: "1 object", "2,000 objects"."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def drawn_names(labels: Any) -> list[str]:
+    """Write labels as they are drawn: dates without hours if none has any, whole numbers as such.
+
+    The middle of long names is left out, as objects are mostly told apart by their ends.
+    """
+    index = pd.Index(labels)
+    if index.dtype.kind in "mM":
+        index = index.astype(str)
+    names = [f"{name:g}" if isinstance(name, float) else str(name) for name in index]
+    half = (_LONGEST - 1) // 2
+    return [
+        name if len(name) <= _LONGEST else f"{name[:half]}\N{HORIZONTAL ELLIPSIS}{name[-half:]}"
+        for name in names
+    ]
 
 
 def as_they_are[Drawn: Any](drawn: Drawn) -> Drawn:

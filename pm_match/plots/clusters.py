@@ -14,6 +14,7 @@ from pm_match.plots.canvas import (
     SMALL,
     as_they_are,
     centred,
+    drawn_names,
     panels,
     standardised,
     widths_of,
@@ -93,7 +94,8 @@ def plot_clusters(
             fontsize=SMALL,
         )
         if table.n_features <= MOST_LABELS:
-            axis.set_xticks(range(table.n_features), table.features, rotation=90, fontsize=SMALL)
+            names = drawn_names(table.features)
+            axis.set_xticks(range(table.n_features), names, rotation=90, fontsize=SMALL)
         axis.set(title=name, xlabel="feature", label=name)
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.plots.canvas import SMALL, as_they_are, panels
+from pm_match.plots.canvas import SMALL, as_they_are, counted, drawn_names, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -108,13 +108,12 @@ def plot_confusion(
                     color="white" if share[row, column] > 0.5 else "black",
                 )
         axis.set_xticks(range(len(ticks)), ticks, fontsize=SMALL)
-        names = [f"{kind:g}" if isinstance(kind, float) else kind for kind in kinds]
-        axis.set_yticks(range(len(kinds)), names, fontsize=SMALL)
+        axis.set_yticks(range(len(kinds)), drawn_names(kinds), fontsize=SMALL)
         axis.set_xticks(np.arange(len(ticks) - 1) + 0.5, minor=True)
         axis.set_yticks(np.arange(len(kinds) - 1) + 0.5, minor=True)
         axis.grid(which="minor", color="0.85", lw=0.5)
         axis.tick_params(which="both", length=0)
-        axis.set_title(f"{name}: {len(own):,} objects", fontsize=10)
+        axis.set_title(f"{name}: {counted(len(own), 'object')}", fontsize=10)
         axis.set_xlabel("cluster")
         axis.set_label(name)
     for axis in axes[:, 0]:

@@ -10,7 +10,7 @@ import xarray as xr
 from pm_match.checks import check_count, identifier, no_such
 from pm_match.matching.draws import PREFIX, by_set, check_labels
 from pm_match.matching.objects import in_order, objects_of
-from pm_match.plots.canvas import MOST_LABELS
+from pm_match.plots.canvas import MOST_LABELS, drawn_names
 from pm_match.tables.domains import Domain
 
 # Pairs of objects above which matrices of them are neither built nor drawn.
@@ -97,7 +97,7 @@ def names_of(variable: Any) -> list[str] | None:
     if not isinstance(variable, xr.DataArray) or variable.size > MOST_LABELS:
         return None
     index = variable.indexes.get(variable.dims[-1])
-    return None if index is None else [str(name) for name in index]
+    return None if index is None else drawn_names(index)
 
 
 def by_match(probability: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> list[np.ndarray]:

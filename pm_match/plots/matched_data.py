@@ -13,6 +13,8 @@ from pm_match.plots.canvas import (
     MOST_LABELS,
     as_they_are,
     centred,
+    counted,
+    drawn_names,
     mark_objects,
     mark_readable,
     opposite,
@@ -121,9 +123,9 @@ def plot_matched_data(
             )
             places[objects] = top + (bottom - top) * (np.arange(len(objects)) + 0.5) / len(objects)
         axis.set(xlim=(-0.5, table.n_features - 0.5), ylim=(edges[-1], 0), label=name)
-        axis.set_title(f"{name}: {len(values):,} objects", fontsize=10)
+        axis.set_title(f"{name}: {counted(len(values), 'object')}", fontsize=10)
         if table.n_features <= MOST_LABELS:
-            mark_objects(axis.xaxis, range(table.n_features), [str(f) for f in table.features])
+            mark_objects(axis.xaxis, range(table.n_features), drawn_names(table.features))
             axis.set_xlabel("feature")
         else:
             axis.set_xticks([])
@@ -133,7 +135,7 @@ def plot_matched_data(
         kept = np.isfinite(places)
         room = np.diff(np.sort(places[kept]), prepend=-1).min() if kept.any() else 0
         if kept.sum() <= MOST_LABELS and room > 0.8 / MOST_LABELS:
-            mark_objects(axis.yaxis, places[kept], [str(o) for o in table.objects[kept]])
+            mark_objects(axis.yaxis, places[kept], drawn_names(table.objects[kept]))
     axes[0, 0].set_ylabel("objects, by cluster")
     figure.colorbar(
         image,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pm_match.plots.canvas import mark_objects, mark_readable, opposite, run_starts
+from pm_match.plots.canvas import counted, mark_objects, mark_readable, opposite, run_starts
 from pm_match.plots.labels import by_size
 
 _LEAST_GAP = 0.006  # between two drawn borders, as a part of the axis
@@ -32,7 +32,7 @@ class AxisLayout:
         if labels is None:
             self.place, self.borders = np.arange(size), []
             self.framed, self.irrelevant = size, 0
-            self.summary, self._names, self._edges = f"{size:,} objects", [], np.array([size])
+            self.summary, self._names, self._edges = counted(size, "object"), [], np.array([size])
             return
         # Irrelevant objects have no rank, and come after all that have one.
         rank = np.array([ranks.get(label, len(ranks)) for label in labels.tolist()])
@@ -46,7 +46,7 @@ class AxisLayout:
         if self.framed and self.framed not in self.borders:
             self.borders.append(self.framed)
         n_clusters = len(starts) - (self.irrelevant > 0)
-        self.summary = f"{size:,} objects, {n_clusters} cluster{'s' * (n_clusters != 1)}"
+        self.summary = f"{counted(size, 'object')}, {counted(n_clusters, 'cluster')}"
         if self.irrelevant:
             self.summary += f", {self.irrelevant:,} irrelevant"
         self._names = [str(labels[order[start]]) for start in starts if start < self.framed]

@@ -166,3 +166,44 @@ def test_it_draws_into_given_axes(labels):
 def test_bad_input(labels, options, message):
     with pytest.raises(ValueError, match=message):
         plots.plot_alluvial(labels, **options)
+
+
+def test_numbers_of_many_small_clusters_stay_beside_their_segments():
+    rng = np.random.default_rng(0)
+    labels = {name: np.r_[np.zeros(60, int), 1 + rng.integers(0, 30, 60)] for name in "ab"}
+    figure = plots.plot_alluvial(labels, n_clusters=40)
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    captions = [tick.get_window_extent() for tick in axis.get_xticklabels()]
+    bars = {patch.get_gid(): patch.get_window_extent() for patch in axis.patches}
+    for place, name in enumerate("ab"):
+        own = [text for text in axis.texts if abs(text.get_position()[0] - place) < 0.3]
+        assert len(own) > 15
+        for text in own:
+            box, bar = text.get_window_extent(), bars[f"bar {name} {text.get_text()}"]
+            assert not any(box.overlaps(caption) for caption in captions)
+            assert abs(box.y0 + box.y1 - bar.y0 - bar.y1) / 2 < 3 * box.height
+
+
+def test_numbers_of_objects_are_whole():
+    figure = plots.plot_alluvial({"a": [0, 1], "b": [0]})
+    (axis,) = figure.axes
+    assert all(tick == round(tick) for tick in axis.get_yticks())
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["a\n2 objects", "b\n1 object"]
+    figure.canvas.draw()
+    (axis,) = plots.plot_alluvial({"a": [0]}).axes
+    assert 1 in axis.get_yticks()
+
+
+def test_legend_and_title_are_within_a_figure_that_was_given():
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots()
+    plots.plot_alluvial({"a": [0, 0, -1, 1], "b": [0, 0]}, ax=axis)
+    figure.canvas.draw()
+    legend, title = axis.get_legend().get_window_extent(), axis.title.get_window_extent()
+    assert axis.get_title() == "Clusters across domains"
+    for box in (legend, title):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+    assert not legend.overlaps(title)

@@ -79,7 +79,7 @@ def test_objects_without_a_class_are_left_out(missing):
     assert [tick.get_text() for tick in a.get_yticklabels()] == ["x", "y"]
     assert [tick.get_text() for tick in a.get_xticklabels()] == ["0", "1"]
     np.testing.assert_array_equal(texts(a), [[1, 0], [0, 2]])
-    assert b.get_title() == "b: 1 objects"
+    assert b.get_title() == "b: 1 object"
     with pytest.raises(ValueError, match="true: expected the class of at least one object; found"):
         plots.plot_confusion(labels, {"a": [missing] * 4})
 

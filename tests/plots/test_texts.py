@@ -6,6 +6,7 @@ import pytest
 import xarray as xr
 
 from pm_match import plots
+from pm_match.plots.canvas import drawn_names
 
 NAMES = ["$^$", r"$\x$", "$x_1$", "5$"]
 
@@ -62,3 +63,26 @@ def test_texts_are_drawn_as_they_are(draw, typeset):
     assert not typeset
     shown = {text.get_text() for text in figure.findobj(lambda own: hasattr(own, "get_text"))}
     assert any("$b_1$" in own for own in shown)
+
+
+def test_long_names_lose_their_middle_and_leave_room():
+    names = [f"an object whose name goes on and on, number {k}" for k in range(4)]
+    found = labels().assign_coords({"$^$_o": names, "$b_1$_o": names})
+    figure = plots.plot_match_matrix(found.expand_dims(chain=1, draw=2))
+    figure.canvas.draw()
+    axis, bar = figure.axes
+    shown = [tick.get_text() for tick in axis.get_yticklabels()]
+    assert shown[0] == "an object …, number 0"
+    texts = [axis.xaxis.label, axis.yaxis.label, *axis.get_xticklabels(), *axis.get_yticklabels()]
+    for box in (text.get_window_extent() for text in texts):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+    numbers = axis.child_axes[0].get_yticklabels()
+    assert all(not bar.bbox.overlaps(tick.get_window_extent()) for tick in numbers)
+
+
+def test_dates_have_hours_only_if_they_differ_in_them():
+    days = pd.date_range("2020-01-01", periods=2)
+    assert drawn_names(days.to_numpy()) == ["2020-01-01", "2020-01-02"]
+    assert drawn_names(days + pd.Timedelta("2h"))[0] == "2020-01-01 02:00:00"
+    assert drawn_names([1, "a", 2.0]) == ["1", "a", "2"]
