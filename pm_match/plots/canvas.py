@@ -135,8 +135,8 @@ def one_draw(
 ) -> xr.Dataset:
     """Select one draw, by default the last, and refuse if it lacks variables that are `needed`."""
     check_dims(sample_dims)
-    last = {dim: posterior[dim].to_numpy()[-1] for dim in sample_dims}
-    point = posterior.sel(last if sel is None else dict(sel))
+    last = dict.fromkeys(sample_dims, -1)
+    point = posterior.isel(last) if sel is None else posterior.sel(dict(sel))
     if left := [dim for dim in sample_dims if dim in point.dims]:
         raise ValueError(f"sel: expected one draw; found several along {left}")
     if lacking := [name for name in needed if name not in point]:

@@ -99,7 +99,9 @@ def plot_latent(
     >>> figure = pmm.plots.plot_latent(idata, domains)
     """
     posterior = read_draws(idata, group)
-    point = one_draw(posterior, sel or _best(idata, sample_dims), sample_dims, [latent])
+    if sel is None:
+        posterior = _best(idata, posterior, sample_dims)
+    point = one_draw(posterior, sel, sample_dims, [latent])
     if domains is None:
         domains = _observed(idata, point)
     titles = {known_as(name, point): name for name in domains}
@@ -169,14 +171,19 @@ def plot_latent(
     return figure
 
 
-def _best(idata: Any, sample_dims: Sequence[Hashable]) -> dict[Any, Any] | None:
-    """Place of the draw with the highest log joint; None of a Dataset."""
+def _best(idata: Any, posterior: xr.Dataset, sample_dims: Sequence[Hashable]) -> xr.Dataset:
+    """Keep the draw with the highest log joint; of a Dataset, all."""
     if isinstance(idata, xr.DataTree) and "sample_stats" in idata.children:
         log_joint = log_joint_of(idata)
         if set(log_joint.dims) == set(sample_dims):
-            place = log_joint.argmax(list(log_joint.dims))
-            return {dim: log_joint[dim].to_numpy()[int(place[dim])] for dim in place}
-    return None
+            for dim, place in log_joint.argmax(list(log_joint.dims)).items():
+                numbers = log_joint[dim].to_numpy()
+                # Runs that were put together repeat numbers of chains.
+                if len(np.unique(numbers)) == len(numbers):
+                    posterior = posterior.sel({dim: numbers[[int(place)]]})
+                else:
+                    posterior = posterior.isel({dim: [int(place)]})
+    return posterior
 
 
 def _observed(idata: Any, point: xr.Dataset) -> dict[str, xr.DataArray]:

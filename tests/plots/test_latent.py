@@ -131,3 +131,20 @@ def test_bad_input(idata):
         plots.plot_latent(idata, {"a": np.random.default_rng(0).normal(size=(12, 5))})
     with pytest.raises(KeyError, match="no variable 'projection_d' among the draws"):
         plots.plot_latent(idata, {"d": np.random.default_rng(0).normal(size=(12, 5))})
+
+
+def test_the_best_draw_of_runs_that_were_put_together(idata):
+    stats, posterior = (idata[group].to_dataset() for group in ("sample_stats", "posterior"))
+    other = made_up.result(12, seed=1)["posterior"].to_dataset()
+    both = {
+        "posterior": xr.concat([other, posterior], "chain"),
+        "sample_stats": xr.concat([stats - 50, stats], "chain"),
+    }
+    data = {name: idata["observed_data"][name] for name in "abc"}
+    (axis,) = plots.plot_latent(xr.DataTree.from_dict(both), data).axes
+    (expected,) = plots.plot_latent(idata, data).axes
+    for own, same in zip(axis.collections, expected.collections, strict=True):
+        np.testing.assert_allclose(own.get_offsets(), same.get_offsets())
+    last = plots.plot_latent(both["posterior"], data).axes[0].collections[0]
+    (expected,) = plots.plot_latent(posterior, data).axes
+    np.testing.assert_allclose(last.get_offsets(), expected.collections[0].get_offsets())
