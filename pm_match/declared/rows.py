@@ -252,21 +252,23 @@ class Redraw:
 
     def __init__(self, context: Context, redrawn: Sequence[LabelRows]):
         model, ancestry = context.model, context.ancestry
-        order = [str(rv.name) for rv in model.free_RVs]
-        ordered = sorted(redrawn, key=lambda rows: max(map(order.index, rows.names)))
-        inside = {name for rows in ordered for name in rows.names}
+        of = {name: rows for rows in redrawn for name in rows.names}
         on_rows = [
             rows
-            for rows in ordered
-            if inside & {p.name for n in rows.names for p in ancestry.parents[model[n]]}
+            for rows in redrawn
+            if of.keys() & {p.name for n in rows.names for p in ancestry.parents[model[n]]}
         ]
         self._priors = [prior_by_row(model, rows)[1] for rows in on_rows]
-        # Where rows depend on rows, one after another, given those that are drawn before.
-        groups = [[rows] for rows in ordered] if on_rows else [ordered] if ordered else []
-        self._draw = []
-        for group in groups:
-            own = [model[name] for rows in group for name in rows.names]
-            self._draw.append((group, prior_draws(model, own, given(context, own))))
+        # Where rows depend on rows, one variable after another, given those that are drawn before.
+        own = [rv for rv in model.free_RVs if rv.name in of]
+        groups = [[rv] for rv in own] if on_rows else [own] if own else []
+        self._draw = [
+            (
+                [*dict.fromkeys(of[rv.name] for rv in group)],
+                prior_draws(model, group, given(context, group)),
+            )
+            for group in groups
+        ]
 
     def proposed(
         self, rng: np.random.Generator, point: Mapping[str, NDArray], empty: NDArray[np.bool_]
@@ -281,7 +283,8 @@ class Redraw:
         for group, draw in self._draw:
             drawn = draw(rng, new)
             for rows in group:
-                new |= rows.replaced(point, drawn, empty)
+                taken = rows.replaced(point, {**point, **drawn}, empty)
+                new |= {key: value for key, value in taken.items() if key in drawn}
         told = [[own(here)[~empty].sum() for own in self._priors] for here in (point, new)]
         return new if close(*map(np.array, told)).all() else None
 

@@ -325,8 +325,9 @@ class ShardedLikelihoods(ShardedEvidence):
             np.array([self._log_prior(point), *cells.sum(axis=0)])
             for point, cells in ((new, before), (there, after))
         )
-        new |= there
-        return bool(close(*told).all())
+        if same := bool(close(*told).all()):
+            new |= there
+        return same
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         """Log likelihood (T,) of each cluster's objects: nothing is integrated out."""

@@ -207,11 +207,20 @@ def _cluster_dims(
             "parameter of one cluster alone, which cannot be given to another. Declare one for all "
             "clusters, or drop it from the draws."
         )
+    for name, sets_along in marks.items():
+        there = ("", *posterior[name].dims)
+        lost = [dim for dim, of in sets_along.items() if of == title and dim not in there]
+        if title and lost:
+            raise ValueError(
+                f"{where}: expected dim {lost[0]!r} of variable {name!r}, along which it is of "
+                f"them; found {posterior[name].dims}. {ask}"
+            )
     marked = [dim for own in marks.values() for dim, of in own.items() if title and of == title]
     candidates = list(dict.fromkeys([*candidates, *marked]))
     # What is of other sets, or of no cluster.
     others = {name for other in sets if other != title for name in (other, *sets[other].names)}
-    found = [d for dim in candidates for d in (dim, dim + _OTHER) if d in posterior.dims]
+    both = dict.fromkeys(own for dim in candidates for own in (dim, dim + _OTHER))
+    found = [dim for dim in both if dim in posterior.dims]
     sizes = {posterior.sizes[d] for d in found}
     for name, variable in posterior.data_vars.items():
         if name in draws.names or name in others or str(name).startswith(RELEVANCE):

@@ -414,8 +414,9 @@ def _prior_function(context: Context, centers: RV, precision: RV, check: Density
     of_means = context.at([mean(centers), scale(centers)], {precision: identity})
     of_precision = context.at(parameters(precision))
     for point in (context.start, *check.points):
-        (center, _), (nu, lower) = of_means(point), of_precision(point)
-        for rv, values, ndim in ((centers, center, 1), (precision, nu, 0), (precision, lower, 2)):
+        (center, width), (nu, lower) = of_means(point), of_precision(point)
+        parameters_of = (centers, center, 1), (centers, width, 2)
+        for rv, values, ndim in (*parameters_of, (precision, nu, 0), (precision, lower, 2)):
             if common(values, ndim) is None:
                 raise Refusal(
                     f"the prior of {rv.name!r} differs between clusters; expected the same for all"
@@ -437,7 +438,7 @@ def _prior_function(context: Context, centers: RV, precision: RV, check: Density
         center = still_common(np.broadcast_to(center, (n, d)), 1, first)
         return NormalWishartPrior(
             np.array(center, dtype=float),
-            float(1.0 / covariance.flat[0]),
+            float(1.0 / still_common(covariance, 2, first)[0, 0]),
             float(still_common(nu, 0, second)),
             inverse.T @ inverse,
         )

@@ -122,12 +122,17 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
             continue
         found, expected = posterior.indexes[dim], pd.Index(labels)
         # What was written and read again may have become text.
-        for own, other in ((found, expected), (found.astype(str), expected.astype(str))):
-            if len(own) == len(other) and own.is_unique and set(own) == set(other):
-                order[dim] = own.get_indexer(other)
-                break
+        pairs = (found, expected), (found.astype(str), expected.astype(str))
+        if any(own.equals(other) for own, other in pairs):
+            continue
+        for own, other in pairs:
+            if len(own) == len(other) and own.is_unique and other.is_unique:
+                places = own.get_indexer(other)
+                if (places >= 0).all():
+                    order[dim] = places
+                    break
         else:
-            if len(found) == len(expected) and not found.equals(expected):
+            if len(found) == len(expected):
                 there = set(expected.astype(str))
                 other = next((x for x in found if str(x) not in there), found[0])
                 raise ValueError(

@@ -211,16 +211,20 @@ def common(values: Any, ndim: int = 0) -> NDArray | None:
     return rows[0] if alike else None
 
 
-def still_common(values: Any, ndim: int, of: str) -> NDArray:
+def still_common(values: Any, ndim: int, of: str, advice: str = OTHER_STEPS) -> NDArray:
     """Return the entry, of `ndim` axes, that all of a prior's parameters are at a draw.
 
     Raise `UnservedModelError` if they differ, as they did nowhere that the model was read at.
     """
+    values = np.asarray(values)
     found = common(values, ndim)
+    if found is None and np.isnan(values).all():
+        # It is defined for none of them.
+        return values.reshape(-1, *values.shape[values.ndim - ndim :])[0]
     if found is None:
         raise UnservedModelError(
-            f"the prior of {of}: expected the same for all clusters, as it was wherever the model "
-            f"was read; found a draw at which it differs. {OTHER_STEPS}"
+            f"the prior of {of}: expected the same everywhere, as it was wherever the model was "
+            f"read; found a draw at which it differs. {advice}"
         )
     return found
 

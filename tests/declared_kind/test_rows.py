@@ -11,7 +11,9 @@ from scipy.special import betaln
 
 import pm_match as pmm
 from pm_match import testing
+from pm_match.declared.rows import Redraw
 from pm_match.reading import read
+from pm_match.reading.context import Context
 from tests.declared.few_draws import few_draws
 
 # Of means: far wider than what models are read at.
@@ -141,6 +143,24 @@ def test_rows_that_others_depend_on_are_not_drawn_without_these():
         new, _ = step.step(point | {"nu": nu, "mu": mu, "cluster": labels})
         means = new["nu"][0], max(new["nu"][1], new["nu"][0] - 15.0)
         assert (abs(new["mu"] - means) < 6.0).all()
+
+
+def test_a_variable_of_an_empty_cluster_is_drawn_given_that_of_a_full_one():
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(3)), shape=4)
+        one = pm.Normal("one", 0.0, 20.0)
+        two = pm.Normal("two", pt.switch(one > 200.0, 100.0, 0.0), 20.0)
+        means = pt.stack([one, two, pm.Normal("three", 0.0, 20.0)])
+        pm.StudentT("x", nu=4, mu=means[cluster], sigma=2.0, observed=np.full(4, 30.0))
+    redraw = Redraw(Context.of(model), evidence(model).redrawn)
+    point = model.initial_point() | {"one": np.array(205.0)}
+    rng, empty = np.random.default_rng(0), np.array([False, True, True])
+    drawn = [redraw.proposed(rng, point, empty) for _ in range(400)]
+    assert np.mean([own["two"] for own in drawn]) == pytest.approx(100.0, abs=5.0)
+    assert {float(own["one"]) for own in drawn} == {205.0}
+    # What a full cluster has depends on what this one has: most of its new values are none.
+    drawn = [redraw.proposed(rng, point, np.array([True, False, False])) for _ in range(400)]
+    assert all(own is None or own["one"] > 200.0 for own in drawn)
 
 
 def test_models_of_such_means_are_searched_and_sampled():

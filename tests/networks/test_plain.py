@@ -648,6 +648,19 @@ def test_what_looks_like_a_network_is_refused_in_words(declare, message):
         pmm.sample(10, tune=10, chains=1, model=declare(), progressbar=False)
 
 
+def test_densities_whose_priors_differ_at_a_draw_stop_the_chain():
+    def at_most(shape):
+        first = pt.minimum(pm.HalfNormal("first", 2.0), 1e6 * (1.0 + np.arange(L)))
+        return pm.Beta("density", first, 1.0, shape=shape)
+
+    model = two(at_most, lambda p, r, c: pm.Bernoulli("x", p[r[:, None], c], observed=EDGES))
+    (own,) = read(model).components[0].evidence
+    point = model.initial_point()
+    own.prior(point)
+    with pytest.raises(pmm.UnservedModelError, match=r"'density': .* a draw at which it differs"):
+        own.prior(point | {"first_log__": np.log(3e6)})
+
+
 def test_means_of_weights_whose_precision_is_nearly_a_multiple_are_refused():
     def nearly(shape):
         precision = pm.Gamma("precision", 2.0, 1.5, shape=shape)

@@ -129,7 +129,38 @@ def rungs(p):
     return pm.MvNormal("mean", centres, tau=0.5 * p, shape=(T, D))
 
 
+def of_depth(p):
+    """Strengths that are the same but where the rate is that of a depth in metres."""
+    strength = 1.0 - pt.exp(-pm.HalfNormal("rate", 5e-4) * 1000.0 * (1.0 + np.arange(T)))
+    covariance = pt.linalg.inv(p) / strength[:, None, None]
+    return pm.MvNormal("mean", np.zeros(D), cov=covariance, shape=(T, D))
+
+
+def reached():
+    """What is 1 for all clusters but where the rate is tiny."""
+    return 1.0 - pt.exp(-pm.HalfNormal("rate", 1.0) * 1e6 * (1.0 + np.arange(T)))
+
+
+def centres(p):
+    return pm.MvNormal("mean", reached()[:, None] * np.ones(D), tau=0.5 * p, shape=(T, D))
+
+
+def strengths(p):
+    covariance = pt.linalg.inv(p) / reached()[:, None, None]
+    return pm.MvNormal("mean", np.zeros(D), cov=covariance, shape=(T, D))
+
+
+@pytest.mark.parametrize("mean", [centres, strengths])
+def test_priors_that_differ_at_a_draw_stop_the_chain(mean):
+    model = declared(mean=mean)
+    point, prior = read_point(model), only(model).prior
+    prior(point)
+    with pytest.raises(pmm.UnservedModelError, match=r"'mean': .* a draw at which it differs"):
+        prior(point | {"rate_log__": np.log(1e-6)})
+
+
 REFUSED = {
+    "strengths differ": ({"mean": of_depth}, "'mean' differs between clusters"),
     "centres differ but for a start": ({"mean": rungs}, "'mean' differs between clusters"),
     "centres differ": ({"mean": ladder}, "'mean' differs between clusters"),
     "scales differ": (

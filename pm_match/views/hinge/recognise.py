@@ -16,7 +16,7 @@ from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, MvNormalRV,
 
 from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
 from pm_match.reading.context import Context, Prior
-from pm_match.reading.densities import common, log_normal, same
+from pm_match.reading.densities import common, log_normal, same, still_common
 from pm_match.reading.parts import Part, Point
 from pm_match.reading.probe import at_each, held_matrices, log_densities
 from pm_match.views.hinge import HingeParts, fourier_values, read_hinge
@@ -87,7 +87,8 @@ class HingeModel(Part):
 
     def prior_precision(self, point: Point) -> float:
         """Evaluate v, the precision of the coefficients' prior."""
-        return float(self._prior(point)[1].flat[0])
+        of, advice = repr(self.coefficients), "Sample them by pm.NUTS"
+        return float(still_common(self._prior(point)[1], 0, of, advice))
 
     def precision_prior(self, point: Point) -> tuple[float, float]:
         """Evaluate shape and rate of the Gamma prior of v, where `precision` is one."""
@@ -251,7 +252,7 @@ def _check_coefficients(context, rv, declared, candidate, score) -> None:
     if candidate in context.ancestry.of([declared.C]):
         raise Refusal(f"C depends on {name!r}")
     prior = context.normal_prior(candidate)
-    for centre, precision in map(prior, _points(context)):
+    for centre, precision in map(prior, (*_points(context), context.start)):
         if np.any(centre != 0.0):
             raise Refusal(f"{name!r} has another prior mean than 0")
         if common(precision) is None:
