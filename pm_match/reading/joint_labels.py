@@ -47,7 +47,7 @@ def together(
     every = [
         rv
         for rv in model.free_RVs
-        if (isinstance(rv.owner.op, CategoricalRV) or _binary(rv, refused))
+        if isinstance(rv.owner.op, CategoricalRV | BernoulliRV)
         and len(context.shapes[rv.name]) == 1
         and not context.is_missing(rv)
     ]
@@ -87,11 +87,6 @@ def together(
             for rv in members
         )
     return found, why
-
-
-def _binary(rv: RV, refused: Collection[str]) -> bool:
-    """Whether zeros and ones were taken for labels, and refused by themselves."""
-    return isinstance(rv.owner.op, BernoulliRV) and rv.name in refused
 
 
 def _reason(held: list[str], n: int, short: list[str]) -> str:

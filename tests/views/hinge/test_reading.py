@@ -35,6 +35,14 @@ def only(model):
     return part
 
 
+def test_a_precision_that_differs_at_a_draw_stops_the_chain():
+    model = declare(w=lambda v: pm.Normal("w", 0.0, tau=pt.minimum(v, [300.0, 1e9]), shape=D))
+    part, point = only(model), model.initial_point(0)
+    part.prior_precision(point)
+    with pytest.raises(UnservedModelError, match=r"'w': .* differs. Sample them by pm.NUTS"):
+        part.prior_precision(point | {"v_log__": np.log(400.0)})
+
+
 def random_point(model, seed=1):
     rng = np.random.default_rng(seed)
     start = model.initial_point(0)
@@ -232,6 +240,14 @@ def test_frequencies_that_are_left_to_pymc(frequencies, extra, message):
         (lambda: declare(w=lambda v: pm.Normal("w", 1.0, tau=v, shape=D)), "prior mean than 0"),
         (
             lambda: declare(w=lambda v: pm.Normal("w", 0.0, np.arange(1.0, 3.0), shape=D)),
+            "more than one prior precision",
+        ),
+        (
+            lambda: declare(
+                w=lambda v: pm.Normal(
+                    "w", 0.0, tau=pt.minimum(pm.HalfNormal("k", 50.0), [30.0, 1e9]), shape=D
+                )
+            ),
             "more than one prior precision",
         ),
         (lambda: declare(w=lambda v: pm.Laplace("w", 0.0, v, shape=D)), "no free pm.Normal"),
