@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from pm_match.checks import plain
 
@@ -35,13 +36,27 @@ def in_order(
     the expected objects are of. What has another number of objects stays as it is, for whoever
     counts them to refuse. Raise `ValueError` if labels are of other objects, or not unique.
     """
-    found = objects_of(given, axis)
-    if found is None or expected is None or len(found) != len(expected):
+    order = order_of(objects_of(given, axis), expected, where=where, whose=whose)
+    if order is None:
         return given
+    if isinstance(given, xr.DataArray):
+        return given.isel({given.dims[axis]: order})
+    return given.take(order, axis=axis)
+
+
+def order_of(
+    found: pd.Index | None, expected: pd.Index | None, *, where: str, whose: str
+) -> NDArray[np.int64] | None:
+    """Say where the expected objects are among those found (N,); None if that is by place.
+
+    As `in_order`, which see.
+    """
+    if found is None or expected is None or len(found) != len(expected):
+        return None
     counted = [_is_counted(index) for index in (found, expected)]
     found, wanted = _alike(found, expected)
     if found.equals(wanted) or (any(counted) and found.dtype.kind not in "iu"):
-        return given
+        return None
     for what, index in ((where, found), (whose, wanted)):
         if not index.is_unique:
             raise ValueError(
@@ -50,14 +65,12 @@ def in_order(
             )
     order = found.get_indexer(wanted)
     if (order < 0).any():
-        lacking, other = wanted[order < 0][0], found.difference(wanted, sort=False)[0]
+        lacking, others = wanted[order < 0][0], found[wanted.get_indexer(found) < 0]
         raise ValueError(
             f"{where}: expected the objects of {whose}, such as {plain(lacking)!r}; found "
-            f"others, such as {plain(other)!r}"
+            f"others, such as {plain(others[0])!r}"
         )
-    if isinstance(given, xr.DataArray):
-        return given.isel({given.dims[axis]: order})
-    return given.take(order, axis=axis)
+    return order
 
 
 def _is_counted(index: pd.Index) -> bool:

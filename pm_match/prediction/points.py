@@ -16,6 +16,7 @@ from pm_match.matching.draws import (
     draws_as_they_are,
     not_recorded,
 )
+from pm_match.matching.objects import order_of
 from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import (
@@ -116,30 +117,14 @@ class RecordedPoints:
 
 def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
     """Bring draws to the order of a model's labels."""
-    order: dict[Hashable, NDArray[np.int64]] = {}
+    moved: dict[Hashable, NDArray[np.int64]] = {}
     for dim, labels in model.coords.items():
         if labels is None or dim not in posterior.indexes:
             continue
-        found, expected = posterior.indexes[dim], pd.Index(labels)
-        # What was written and read again may have become text.
-        pairs = (found, expected), (found.astype(str), expected.astype(str))
-        if any(own.equals(other) for own, other in pairs):
-            continue
-        for own, other in pairs:
-            if len(own) == len(other) and own.is_unique and other.is_unique:
-                places = own.get_indexer(other)
-                if (places >= 0).all():
-                    order[dim] = places
-                    break
-        else:
-            if len(found) == len(expected):
-                there = set(expected.astype(str))
-                other = next((x for x in found if str(x) not in there), found[0])
-                raise ValueError(
-                    f"dim {dim!r}: expected draws with the labels of the model; found others, such "
-                    f"as {other!r}. Declare the model of the same objects and columns"
-                )
-    moved = {dim: own for dim, own in order.items() if (own != np.arange(len(own))).any()}
+        where = f"dim {dim!r} of the draws"
+        own = order_of(posterior.indexes[dim], pd.Index(labels), where=where, whose="the model")
+        if own is not None:
+            moved[dim] = own
     if not moved:
         return posterior
     taken = posterior.isel(moved)

@@ -67,7 +67,7 @@ def test_labels_that_became_text_are_aligned(draws):
 
 def test_draws_of_other_objects_are_refused(draws):
     model = declared(names=[0, 10, 20, 30, 40, 55])
-    with pytest.raises(ValueError, match=r"expected draws with the labels of the model; .* 50"):
+    with pytest.raises(ValueError, match="such as 55; found others, such as 50"):
         pmm.impute(draws, model, **OPTIONS)
 
 
@@ -79,7 +79,10 @@ def test_labels_that_are_only_equal_are_refused(draws):
         n_clusters=3,
         columns=dict.fromkeys("xyz", "count"),
     )
-    with pytest.raises(ValueError, match="expected draws with the labels of the model"):
+    with pytest.raises(
+        ValueError,
+        match="such as False; found others, such as 1",
+    ):
         RecordedPoints(own.assign_coords(table_object=[1, 0]), two, "", ("chain", "draw"), None)
 
 
