@@ -6,8 +6,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
+
+from pm_match.matching.objects import in_order, objects_of
 
 __all__ = ["adjusted_rand_index", "matching_adjusted_rand_index"]
 
@@ -223,37 +224,10 @@ def _same(
                 f"{where}: expected as many objects in both; "
                 f"found {len(vector)} in {name} and {len(two[key])} in {other_name}"
             )
-        order = _order(where, name, _objects(vector), other_name, _objects(two[key]))
-        aligned[key] = np.asarray(two[key])[order]
+        where = f"{where} of {other_name}"
+        own = in_order(two[key], objects_of(vector), where=where, whose=f"{name!r}")
+        aligned[key] = np.asarray(own)
     return {key: np.asarray(vector) for key, vector in one.items()}, aligned
-
-
-def _objects(labels: Any) -> pd.Index | None:
-    """Names of the objects of labels, if there are any: pandas' numbers of rows are none."""
-    if isinstance(labels, pd.Series):
-        return None if isinstance(labels.index, pd.RangeIndex) else labels.index
-    return labels.indexes.get(labels.dims[0]) if hasattr(labels, "indexes") else None
-
-
-def _order(
-    where: str, name: str, objects: pd.Index | None, other_name: str, others: pd.Index | None
-) -> Any:
-    """Find the objects of one partition among those of another: by name, or by place.
-
-    By place if either has no names, or only one has numbers, as where tables had no names.
-    """
-    if objects is None or others is None or objects.equals(others):
-        return slice(None)
-    if (objects.dtype.kind in "iu") != (others.dtype.kind in "iu"):
-        return slice(None)
-    alike = objects.is_unique and others.is_unique
-    order = others.get_indexer(objects) if alike else np.array([-1])
-    if (order < 0).any():
-        raise ValueError(
-            f"{where}: expected the same objects, each once, in both; found {objects[0]!r}, … in "
-            f"{name} and {others[0]!r}, … in {other_name}"
-        )
-    return order
 
 
 def _codes(name: str, labels: Mapping[Hashable, np.ndarray], relevance: Any) -> np.ndarray:
