@@ -363,6 +363,8 @@ def test_nuts_is_told_how_to_adapt_where_it_has_something_to_draw():
         (0.9, 4)
     ]
     assert draw(model, draws=5, **told).posterior.sizes["draw"] == 5
+    with pytest.raises(ValueError, match="target_accept: expected it once"):
+        all_steps(model, pmm.steps(model), told | {"nuts": told})
     # Nothing is left to it.
     assert draw(tiny_model(), draws=5, **told).posterior.sizes["draw"] == 5
 

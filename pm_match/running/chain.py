@@ -114,6 +114,8 @@ def all_steps(
     """
     served, own = {value for step in steps for value in step.vars}, dict(step_kwargs)
     if "target_accept" in own:
+        if "target_accept" in own.get("nuts", {}):
+            raise ValueError("target_accept: expected it once; found it, and one in nuts=")
         own["nuts"] = {"target_accept": own.pop("target_accept"), **own.get("nuts", {})}
     if served.issuperset(model.value_vars):
         own.pop("nuts", None)

@@ -163,6 +163,18 @@ def test_a_variable_of_an_empty_cluster_is_drawn_given_that_of_a_full_one():
     assert all(own is None or own["one"] > 200.0 for own in drawn)
 
 
+@pytest.mark.parametrize("n_sweeps", [1, 2, None])
+def test_empty_clusters_get_new_rows_however_many_sweeps_there_are(n_sweeps):
+    model = mixture(lambda mu: mu)
+    both = [model["cluster"], model["weights"]]
+    step = pmm.ClusterGibbs(both, model=model, rng=0, n_sweeps=n_sweeps)
+    point, moved = model.initial_point() | {"mu": np.array([0.0, 1e6])}, 0
+    for _ in range(20):
+        new, _ = step.step(point | {"cluster": np.zeros(6, int)})
+        moved += (new["mu"] != 1e6).all()
+    assert moved > 10
+
+
 def test_models_of_such_means_are_searched_and_sampled():
     draws = few_draws(mixture(apart(20.0)), draws=50, tune=50, chains=2)
     assert draws.posterior.sizes["draw"] == 50

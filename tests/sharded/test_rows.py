@@ -11,20 +11,19 @@ from tests.sharded.chains import calls, drawn, halves
 X = np.array([-12.0, -9.0, -10.0, 11.0, 9.0, 10.0])
 
 
-def mixture():
-    """Declare three clusters, the second of which is at least at the first, less 20."""
+def mixture(centres=lambda: 0.0, least=20.0):
+    """Declare three clusters, the second of which is at least at the first, less `least`."""
     with pm.Model() as model:
         cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(3)), shape=6)
-        mu = pm.Normal("mu", 0.0, 20.0, shape=3)
-        means = pt.stack([mu[0], pt.maximum(mu[1], mu[0] - 20.0), mu[2]])
+        mu = pm.Normal("mu", centres(), 20.0, shape=3)
+        means = pt.stack([mu[0], pt.maximum(mu[1], mu[0] - least), mu[2]])
         pm.StudentT("x", nu=5, mu=means[cluster], sigma=10.0, observed=X)
     return model
 
 
-@pytest.fixture
-def sampler():
-    """A centre and what asks its shards, after a draw of labels at two means and weights."""
-    centre, shards, _ = halves(mixture(), {"x": X}, 2, seed=3)
+def sampler_of(model):
+    """A centre and what asks its shards, after a draw of labels at three means and weights."""
+    centre, shards, _ = halves(model, {"x": X}, 2, seed=3)
 
     def at(means, weights):
         centre.point |= {"mu": np.array(means), "weights": np.array(weights)}
@@ -33,6 +32,11 @@ def sampler():
         return centre, centre._ask(calls(shards), 0)
 
     return at
+
+
+@pytest.fixture
+def sampler():
+    return sampler_of(mixture())
 
 
 def total(evidence, ask, point):
@@ -54,6 +58,20 @@ def test_labels_are_not_swapped_where_the_density_changes(sampler):
         centre._swap({0: ask})
         assert (centre.counts == counts).all()
         assert (centre.point["mu"] == [25.0, 0.0, 5.0]).all()
+
+
+def test_labels_are_not_swapped_where_the_prior_changes():
+    def centres():
+        centre = pm.Normal("centre", 0.0, 20.0)
+        return pt.stack([centre, pt.minimum(centre, 150.0), centre])
+
+    sampler = sampler_of(mixture(centres, least=1e9))
+    centre, ask = sampler([25.0, 0.0, 5.0], [0.1, 0.8, 0.1])
+    (evidence,) = centre.evidence
+    for place, same in ((100.0, True), (200.0, False)):
+        new = dict(centre.point) | {"centre": np.array(place)}
+        assert evidence.relabel(new, np.array([1, 2, 0]), ask) is same
+        assert new["mu"].tolist() == ([0.0, 5.0, 25.0] if same else [25.0, 0.0, 5.0])
 
 
 def test_empty_clusters_are_not_drawn_where_that_matters(sampler):
