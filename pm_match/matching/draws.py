@@ -19,6 +19,8 @@ JOINT = "combinations"
 # Those that name an assignment's flags of relevance; and the set of clusters that a parameter has
 # along a dim (``clusters_of_<dim>``), or of one of which it is a parameter (``clusters_of``).
 FLAGS, ROWS_OF = "relevance", "clusters_of"
+# What PyMC puts after the name of a variable for its missing values.
+MISSING = "_unobserved"
 # The label of irrelevant objects.
 IRRELEVANT = -1
 SAMPLE_DIMS = ("chain", "draw")
@@ -55,7 +57,7 @@ def assignment_names(
 
 
 def _is_part(name: str, variables: Collection[Hashable]) -> bool:
-    whole = name.removesuffix("_unobserved")
+    whole = name.removesuffix(MISSING)
     return whole != name and whole in variables
 
 

@@ -11,6 +11,7 @@ from pm_match.checks import no_such
 from pm_match.matching.align_clusters import numbers_like
 from pm_match.matching.draws import (
     JOINT,
+    MISSING,
     PREFIX,
     RELEVANCE,
     ROWS_OF,
@@ -27,7 +28,6 @@ from pm_match.matching.set_draws import SetDraws, read_sets, renumbered
 
 # A second dim over the same clusters, as of the densities of one-mode networks.
 _OTHER = "_other"
-_MISSING = "_unobserved"
 
 
 def relabel[Draws: (xr.DataTree, xr.Dataset)](
@@ -226,7 +226,7 @@ def _cluster_dims(
         if name in draws.names or name in others or str(name).startswith(RELEVANCE):
             continue
         # Which says; or it is data with values that were missing, or these.
-        if marks[name] or f"{str(name).removesuffix(_MISSING)}{_MISSING}" in posterior:
+        if marks[name] or f"{str(name).removesuffix(MISSING)}{MISSING}" in posterior:
             continue
         unnamed = [
             d

@@ -10,6 +10,7 @@ from pymc.model.core import Model
 
 from pm_match.checks import check_count, no_such
 from pm_match.matching.draws import (
+    MISSING,
     NOT_RECORDED,
     PREFIX,
     check_dims,
@@ -26,9 +27,6 @@ from pm_match.reading.probe import (
     sampled_function,
     stand_in,
 )
-
-# What PyMC puts after the name of a variable for its missing values.
-_MISSING = "_unobserved"
 
 
 class RecordedPoints:
@@ -129,7 +127,7 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
         return posterior
     taken = posterior.isel(moved)
     for name in map(str, posterior.data_vars):
-        whole = name.removesuffix(_MISSING)
+        whole = name.removesuffix(MISSING)
         if name == whole or whole not in model or name not in model:
             continue
         if whole not in posterior:
@@ -152,7 +150,7 @@ def _dims(model: Model, name: str) -> tuple[Hashable, ...]:
 
 def _places_of_missing(model: Model, name: str) -> NDArray[np.int64]:
     """Find where in a variable, flattened, the values are that are missing of it, in order."""
-    rv = model[f"{name}{_MISSING}"]
+    rv = model[f"{name}{MISSING}"]
     stand, start = stand_in(rv), initial_point(model)
     read, _ = compiled(model, [model[name]], {rv: stand}, [stand])
     n = int(np.prod(natural_function(model, [rv.name])(start)[0].shape))
