@@ -271,6 +271,8 @@ def verified_normals(context: Context, candidate: NormalsCandidate, check: Densi
         else:
             objects = _all_objects(context, rv, assignment)
             _check_alignment(rv, alignment, check)
+        if alignment is None:
+            _check_noise(context, rv, precision)
         missing = candidate.missing[rv].name if rv in candidate.missing else None
         factor = _factor(context, candidate, rv, len(objects))
         name = context.whole_name(rv)
@@ -404,6 +406,21 @@ def log_mv_normal(away: NDArray, precision: NDArray) -> NDArray[np.float64]:
     log_det = np.linalg.slogdet(precision)[1]
     squares = np.einsum("...i,...ij,...j->...", away, precision, away)
     return 0.5 * (log_det - away.shape[-1] * np.log(2.0 * np.pi) - squares)
+
+
+def _check_noise(context: Context, rv: RV, precision: RV) -> None:
+    """Refuse noise that something is added to: it does not show where precisions are near 1."""
+    d = context.shapes[precision.name][-1]
+    identity = np.broadcast_to(np.eye(d), context.shapes[precision.name])
+    near, *far = (
+        t * context.at([scale(undivided(rv))], {precision: t * identity})(context.start)[0]
+        for t in (1.0, *FAR)
+    )
+    if not all(np.allclose(own, near, rtol=1e-7, atol=1e-7 * abs(near).max()) for own in far):
+        raise Refusal(
+            f"the declared density of {rv.name!r} is not normal around means with a precision that "
+            f"is a multiple of {precision.name!r}"
+        )
 
 
 def _prior_function(context: Context, centers: RV, precision: RV, check: DensityCheck):

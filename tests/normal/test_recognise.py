@@ -185,6 +185,14 @@ REFUSED = {
         },
         "'mean' is not that of means whose precision is a multiple",
     ),
+    "nearly the noise": (
+        {
+            "x": lambda m, c, p: pm.MvNormal(
+                "x", m[c], cov=pt.linalg.inv(p) + 1e-9 * np.eye(D), observed=DATA
+            )
+        },
+        "the declared density of 'x' is not normal around",
+    ),
     "other noise": (
         {"x": lambda m, c, p: pm.MvNormal("x", m[c], tau=2.0 * p, observed=DATA)},
         "the declared density of 'x' is not normal around",
