@@ -12,6 +12,7 @@ from pm_match.checks import check_count
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.step import PartitionStep, occupancy, statistics
 from pm_match.clusters.units import Units
+from pm_match.reading.declared_draws import looked_at
 from pm_match.reading.parts import Component
 
 
@@ -121,6 +122,7 @@ class ClusterGibbs(PartitionStep):
 
     def _prepare(self) -> None:
         super()._prepare()
+        self._n_steps = 0
         self._collapsed = Collapsed.of(self.model, self.part)
         # Now, and not by every process that samples, in what it takes for time to sample.
         for kernel, signature in self._collapsed.kernels():
@@ -150,6 +152,9 @@ class ClusterGibbs(PartitionStep):
         }
         new = dict(point)
         collapsed.draw(rng, point, new)
+        self._n_steps += 1
+        if looked_at(self._n_steps):
+            collapsed.check_draw(self.model, new)
         stats = {
             "log_joint": collapsed.log_joint() + collapsed.log_prior(point),
             **occupancy(self.part.clusterings, (own.counts for own in collapsed.partitions)),
@@ -162,7 +167,7 @@ class ClusterGibbs(PartitionStep):
         """Disperse a start that says nothing."""
         if self.started:
             return labels
-        self.started = True
+        self.started, self._n_steps = True, 0
         return [
             clustering.respected(random_labels(self.rng, own, clustering.truncation))
             if len(np.unique(label[clustering.known < 0])) == 1

@@ -25,6 +25,7 @@ from pm_match.clusters.sweep import (
 from pm_match.clusters.units import Units, units
 from pm_match.numerics.ahead import Job, compile_ahead, job
 from pm_match.progress import say
+from pm_match.reading.declared_draws import check_draw, declared_density
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
@@ -327,6 +328,23 @@ class Collapsed:
             points.draw(rng, point, new, label, partition.counts, partition.relevance.counts)
         for evidence in self._some(everything):
             evidence.draw(rng, point, new)
+
+    def check_draw(self, model: Model, point: Point) -> None:
+        """Raise `UnservedModelError` if a draw has another density than the declared one.
+
+        `point`: to which the state has been drawn. Nothing is looked at where a kind of evidence
+        has no `log_conditional`.
+        """
+        found: list[float] = []
+        for own in self.evidence:
+            try:
+                found += [own.log_evidence(), own.log_conditional(point)]
+            except NotImplementedError:
+                return
+        kept = self.component.workspace
+        if "declared density" not in kept:
+            kept["declared density"] = declared_density(model, self.component)
+        check_draw(kept["declared density"], self.component, point, found)
 
 
 class _Access:

@@ -152,6 +152,10 @@ class EvidenceState:
         Of terms that are loaded, whose priors `load_prior` brings to the point.
         """
         self.load_prior(point)
+        return self.log_evidence()
+
+    def log_evidence(self) -> float:
+        """Log evidence of the terms as they are loaded."""
         return sum(
             log_evidence_of(table, self.site.partitions[number].n_slots[0])
             for number, table in self._tables
@@ -163,7 +167,10 @@ class EvidenceState:
         return [(number, collect([term])) for number, term in self.terms]
 
     def log_conditional(self, point: Point) -> float:
-        """Log density of what `draw` draws, given all else: for tests alone."""
+        """Log density of what `draw` drew, given all else, at the `point` that it was written to.
+
+        With it, chains look whether they sample what is declared (see `clusters.declared_density`).
+        """
         raise NotImplementedError
 
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:

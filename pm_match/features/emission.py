@@ -260,3 +260,22 @@ def split_deviations(
         found.append(drawn * (s * np.sqrt(latent_precision)))
         start += len(s)
     return np.ascontiguousarray(latent[:, :n_factors]), found
+
+
+def join_deviations(
+    latent: NDArray,
+    deviations: Sequence[NDArray | None],
+    scales: Sequence[NDArray | None],
+    latent_precision: float,
+) -> tuple[NDArray[np.float64], float]:
+    """Put factors (T, K') together again that `split_deviations` has taken apart.
+
+    Return them, and the log of what the deviations of one cluster were scaled by, in all.
+    """
+    found, log_scale = [latent], 0.0
+    for own, s in zip(deviations, scales, strict=True):
+        if own is not None and s is not None:
+            scale = s * np.sqrt(latent_precision)
+            found.append(own / scale)
+            log_scale += float(np.log(scale).sum())
+    return np.concatenate(found, axis=1), log_scale

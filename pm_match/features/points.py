@@ -1,14 +1,20 @@
 """Reads and writes points of value variables, for feature vectors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import ClusteringPoints, Writer
-from pm_match.features.emission import Emission, draw_missing, split_deviations
-from pm_match.features.parts import Features, Parameter, Setting
+from pm_match.features.emission import (
+    Emission,
+    draw_missing,
+    join_deviations,
+    split_deviations,
+)
+from pm_match.features.parts import FeatureDomain, Features, Parameter, Setting
+from pm_match.numerics.masked import MaskedTable
 from pm_match.reading import read
 from pm_match.reading.priors import log_densities_function
 from pm_match.reading.probe import natural_function
@@ -47,6 +53,55 @@ class FeaturesPoints(Writer):
         """Write projections (M_d, K), by what they are of, into a new `point`."""
         self.write(point, {p.name: w.T if p.transposed else w for p, w in projections.items()})
 
+    def _incomplete(
+        self, point: Mapping[str, NDArray]
+    ) -> Iterator[tuple[int, FeatureDomain, str, NDArray[np.int64]]]:
+        """Give domains with missing values: number, variable of these, labels of the objects."""
+        if not any(domain.missing for domain in self.features.domains):
+            return
+        for d, (domain, own) in enumerate(
+            zip(self.features.domains, self.labels(point), strict=True)
+        ):
+            if domain.missing is not None and domain.data.observed is not None:
+                yield d, domain, domain.missing, own
+
+    def read_factors(
+        self, point: Mapping[str, NDArray], setting: Setting
+    ) -> tuple[NDArray[np.float64], float]:
+        """Read the factors (T, K'), as `write_factors` gets them, and what scaled deviations.
+
+        `setting`: at the point, given the shared precision. See `join_deviations`.
+        """
+        features, latent = self.features, self.read(point, self.features.latent)
+        deviations = [
+            self.read(point, domain.deviation) if domain.deviation else None
+            for domain in features.domains
+        ]
+        return join_deviations(
+            latent.T if features.latent_transposed else latent,
+            deviations,
+            setting.spreads,
+            setting.latent_precision,
+        )
+
+    def log_missing(
+        self, point: Mapping[str, NDArray], setting: Setting, factors: NDArray
+    ) -> float:
+        """Log density of missing values given all else: of whole vectors, less the observed."""
+        total = 0.0
+        for d, domain, name, label in self._incomplete(point):
+            values = domain.data.filled(self.read(point, name).ravel())
+            emission, background = setting.emissions[d], self.features.background(d, point)
+            means = factors[label] @ emission.projection.T + emission.intercept
+            cases = [(Emission.of_noise(emission.root), means, label >= 0)]
+            if background is not None:
+                cases.append((Emission.of_noise(background.root), background.mean, label < 0))
+            for noise, mean, rows in cases:
+                whole, observed = MaskedTable(values - mean), domain.data.residuals(mean)
+                seen = MaskedTable(observed, domain.data.observed)
+                total += float((noise.log_noise(whole) - noise.log_noise(seen))[rows].sum())
+        return total
+
     def write_factors(
         self,
         rng: np.random.Generator,
@@ -79,11 +134,7 @@ class FeaturesPoints(Writer):
         for domain, drawn in zip(features.domains, deviations, strict=True):
             if domain.deviation:
                 self.write(point, {domain.deviation: drawn})
-        if not any(domain.missing for domain in features.domains):
-            return
-        for d, (domain, label) in enumerate(zip(features.domains, self.labels(point), strict=True)):
-            if domain.missing is None or domain.data.observed is None:
-                continue
+        for d, domain, name, label in self._incomplete(point):
             # Those of irrelevant objects are drawn too, and replaced.
             drawn = draw_missing(rng, setting.emissions[d], domain.data, factors[label])
             background, holes = features.background(d, point), domain.data.holes
@@ -92,5 +143,4 @@ class FeaturesPoints(Writer):
                 left = background.residuals(domain.data)
                 alone = draw_missing(rng, own, left, np.zeros((len(label), 0)))
                 drawn = np.where(label[holes[0]] < 0, alone + background.mean[holes], drawn)
-            shape = self.read(point, domain.missing).shape
-            self.write(point, {domain.missing: drawn.reshape(shape)})
+            self.write(point, {name: drawn.reshape(self.read(point, name).shape)})

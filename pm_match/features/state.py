@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.features import isometric, projection
 from pm_match.features.emission import Emission
+from pm_match.features.feature_sums import Contributions, posterior, shared_precision
 from pm_match.features.parts import Features, Setting
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
@@ -92,6 +94,25 @@ class FeatureState(EvidenceState):
         """Draw precision, latent vectors, deviations and missing values."""
         precision, factors = self.evidence.draw(rng, self.site.slot_of(self._number))
         self.points.write_factors(rng, new, precision, factors, self.setting.given(precision))
+
+    def log_conditional(self, point: Point) -> float:
+        """Log density of precision, latent vectors, deviations and missing values."""
+        features, plain = self.features, self.features.setting(point)
+        precision, labels = self.points.precision(point), self.points.labels(point)
+        contributions = Contributions(features.sums(labels)).of(plain.emissions)
+        total = 0.0
+        if plain.gamma is not None:
+            given = plain.latent_precision, plain.gamma, self.evidence.n_values
+            shape, rate = shared_precision(contributions, *given)
+            total += scipy.stats.gamma.logpdf(precision, shape, scale=1.0 / rate)
+        own, linear = posterior(contributions, plain.latent_precision)
+        setting = plain.given(precision)
+        factors, log_scale = self.points.read_factors(point, setting)
+        away = factors - np.linalg.solve(own, linear[:, :, None])[:, :, 0]
+        total -= 0.5 * precision * np.einsum("tk,tkl,tl->", away, own, away)
+        total += 0.5 * np.linalg.slogdet(own)[1].sum() - len(factors) * log_scale
+        total += 0.5 * factors.size * np.log(precision / (2.0 * np.pi))
+        return float(total + self.points.log_missing(point, setting, factors))
 
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log marginal likelihood by the plain formula."""

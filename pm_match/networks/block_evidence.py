@@ -23,6 +23,7 @@ from pm_match.networks.families import (
     log_block,
     log_blocks,
     log_constants,
+    log_parameters,
 )
 from pm_match.networks.one_mode import OneMode
 from pm_match.networks.parts import NetworkCells, Prior, Relation
@@ -354,6 +355,21 @@ class BlockEvidence:
         return self._moved_back(
             draw_parameters(rng, self.family, self.relation.prior[1], *self.relation.noise)
         )
+
+    def log_conditional(
+        self,
+        density: Sequence[NDArray],
+        noise: Sequence[NDArray],
+        slot_of: Sequence[NDArray[np.int64]],
+    ) -> float:
+        """Log density of densities and noise, themselves, given the present state."""
+        cases = (density, self.by_label(slot_of)), (noise, self.relation.noise)
+        total = 0.0
+        for prior, (drawn, (s, c, q)) in zip(self.relation.prior, cases, strict=True):
+            if drawn:
+                own = [drawn[0] - self.origin, *drawn[1:]]
+                total += log_parameters(self.family, prior, s, c, q, own)
+        return total
 
     def log_marginal(
         self, labels: Sequence[NDArray[np.int64]], density: Prior, noise: Prior | None

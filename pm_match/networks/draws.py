@@ -114,20 +114,16 @@ _PARAMETER = {
 
 def _listed(op, rng, index, *given) -> NDArray[np.float64]:
     """Draw a table of listed cells."""
-    return np.column_stack([index, draw_values(op.family, op.symmetric, rng, index, *given)])
+    parameters = cell_parameters(op.symmetric, index, *given)
+    return np.column_stack([index, draw_values(op.family, rng, *parameters)])
 
 
 def draw_values(
-    family: str, symmetric: bool, rng: np.random.Generator, index, clusters, densities, exposure
+    family: str, rng: np.random.Generator, exposed: NDArray, *parameters: NDArray
 ) -> NDArray[np.float64]:
-    """Draw the values (n,) of listed cells.
-
-    `index` (n, A): the cells; `clusters`, (N_a,) for each axis: labels of its objects; `densities`:
-    that of the family, or mean and precision; `exposure`: (N_a,) or None for each axis.
-    """
-    exposed, *parameters = cell_parameters(symmetric, index, clusters, densities, exposure)
+    """Draw the values (n,) of cells, of what `cell_parameters` returns."""
     if family == "bernoulli":
-        return (rng.random(len(index)) < parameters[0]).astype(np.float64)
+        return (rng.random(len(exposed)) < parameters[0]).astype(np.float64)
     if family not in COUNTS:
         return rng.normal(parameters[0], 1.0 / np.sqrt(parameters[1]))
     return _counts(rng, family, parameters[0], exposed).astype(np.float64)
@@ -138,7 +134,8 @@ def cell_parameters(
 ) -> list[NDArray[np.float64]]:
     """Return exposures (n,) of listed cells, and what their blocks have of every density.
 
-    See `draw_values`.
+    `index` (n, A): the cells; `clusters`, (N_a,) for each axis: labels of its objects; `densities`:
+    that of the family, or mean and precision; `exposure`: (N_a,) or None for each axis.
     """
     cluster = [z[index[:, axis]] for axis, z in enumerate(clusters)]
     if symmetric:

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import betaln, expit, gammaln
 
 from pm_match.networks.data import PROBABILITIES
@@ -239,6 +240,41 @@ def densities(family: str, drawn: Sequence[Any]) -> list[NDArray[np.float64]]:
     """Return the parameters of blocks themselves, of what `draw_parameters` gives."""
     *others, last = drawn
     return [*others, expit(last) if family in PROBABILITIES else np.exp(last)]
+
+
+def log_parameters(
+    family: int, prior: Any, totals: Any, cells: Any, squares: Any, drawn: Sequence[NDArray]
+) -> float:
+    """Log density of what `draw_parameters` draws, of the parameters themselves."""
+    if family == BERNOULLI:
+        own = stats.beta.logpdf(drawn[0], prior[0] + totals, prior[1] + cells - totals)
+        return float(own.sum())
+    if family == POISSON:
+        own = stats.gamma.logpdf(drawn[0], prior[0] + totals, scale=1.0 / (prior[1] + cells))
+        return float(own.sum())
+    if family == NEGATIVE_BINOMIAL:
+        return float(stats.beta.logpdf(drawn[0], prior[0] + cells, prior[1] + totals).sum())
+    m, kappa, a, b = prior
+    mean, precision = drawn
+    new_kappa = kappa + cells
+    linear = kappa * m + totals
+    rate = b + 0.5 * np.maximum(squares + kappa * m**2 - linear**2 / new_kappa, 0.0)
+    own = stats.gamma.logpdf(precision, a + 0.5 * cells, scale=1.0 / rate)
+    own += stats.norm.logpdf(mean, linear / new_kappa, (new_kappa * precision) ** -0.5)
+    return float(own.sum())
+
+
+def log_values(
+    family: str, x: NDArray, exposed: NDArray, *parameters: NDArray
+) -> NDArray[np.float64]:
+    """Log density (n,) of cells with these exposures (n,) and parameters of their blocks (n,)."""
+    if family == "bernoulli":
+        return stats.bernoulli.logpmf(x, *parameters)
+    if family == "poisson":
+        return stats.poisson.logpmf(x, exposed * parameters[0])
+    if family == "negative-binomial":
+        return stats.nbinom.logpmf(x, exposed, *parameters)
+    return stats.norm.logpdf(x, parameters[0], parameters[1] ** -0.5)
 
 
 def draw_parameters(

@@ -8,6 +8,7 @@ from pymc.model.core import Model
 from pm_match.clusters.points import Writer
 from pm_match.networks.data import PROBABILITIES
 from pm_match.networks.parts import MissingCells, Relation
+from pm_match.reading.probe import natural_function
 
 
 class RelationPoints(Writer):
@@ -16,6 +17,7 @@ class RelationPoints(Writer):
     def __init__(self, model: Model, relation: Relation):
         super().__init__(model, relation.names)
         self.relation = relation
+        self.natural = natural_function(model, [*relation.density, *relation.noise])
 
     def write_parameters(
         self, point: dict[str, NDArray], names: Sequence[str], drawn: Sequence[NDArray]

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.networks.block_evidence import BlockEvidence
-from pm_match.networks.draws import draw_values
-from pm_match.networks.families import densities
+from pm_match.networks.draws import cell_parameters, draw_values
+from pm_match.networks.families import densities, log_values
 from pm_match.networks.parts import MissingCells, Relation
 from pm_match.networks.points import RelationPoints
 from pm_match.numerics.ahead import Job
@@ -43,20 +43,34 @@ class RelationState(EvidenceState):
         drawn = self.evidence.draw(rng, slot_of)
         self.points.write_parameters(new, relation.density, drawn)
         for own in relation.missing:
-            self.points.write_missing(new, own, self._values(rng, own, drawn))
+            parameters = self._parameters(own, densities(relation.family, drawn))
+            self.points.write_missing(new, own, draw_values(relation.family, rng, *parameters))
         if relation.noise:
             self.points.write_parameters(new, relation.noise, self.evidence.draw_noise(rng))
 
-    def _values(self, rng, missing: MissingCells, drawn) -> NDArray[np.float64]:
-        """Draw the values of missing cells."""
+    def _parameters(self, missing: MissingCells, drawn: Sequence) -> list[NDArray[np.float64]]:
+        """Return exposures (C,) of missing cells, and the parameters of their blocks."""
         relation = self.relation
         cells = relation.networks[missing.network]
         clusters = [
             self.site.labels(axis)[first:][:n]
             for axis, first, n in zip(relation.axes, cells.first, cells.shape, strict=True)
         ]
-        given = missing.index, clusters, densities(relation.family, drawn), missing.exposure
-        return draw_values(relation.family, missing.symmetric, rng, *given)
+        given = missing.index, clusters, drawn, missing.exposure
+        return cell_parameters(missing.symmetric, *given)
+
+    def log_conditional(self, point: Point) -> float:
+        """Log density of densities and noise, and of missing cells given these."""
+        relation = self.relation
+        slot_of = [self.site.slot_of(axis) for axis in relation.axes]
+        drawn = self.points.natural(point)
+        n = len(relation.density)
+        total = self.evidence.log_conditional(drawn[:n], drawn[n:], slot_of)
+        for missing in relation.missing:
+            own = self._parameters(missing, drawn[:n])
+            x = self.points.read(point, missing.name).ravel()
+            total += float(log_values(relation.family, x, *own).sum())
+        return total
 
     def log_factor(self, point: Point) -> float:
         """Log evidence under the priors at a point."""

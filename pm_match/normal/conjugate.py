@@ -156,6 +156,29 @@ def draw_posterior(
     return means, precisions[0] if shared else precisions
 
 
+def log_parameters(
+    mean: NDArray,
+    precision: NDArray,
+    weights: NDArray,
+    means: NDArray,
+    degrees: NDArray,
+    inverse_scales: NDArray,
+    prior: NormalWishartPrior,
+) -> float:
+    """Log density of means (T, D), and precisions (..., D, D), by what `posterior` returns."""
+    d = means.shape[1]
+    precisions = np.reshape(precision, inverse_scales.shape)
+    logs = np.linalg.slogdet(precisions)[1]
+    total = 0.5 * degrees * (np.linalg.slogdet(inverse_scales)[1] - d * log(2.0))
+    total += 0.5 * (degrees - d - 1.0) * logs - multigammaln(0.5 * degrees, d)
+    total -= 0.5 * np.einsum("pij,pji->p", inverse_scales, precisions)
+    strength, away = prior.strength + weights, mean - means
+    every = np.broadcast_to(precisions, (len(means), d, d))
+    squares = strength * np.einsum("ti,tij,tj->t", away, every, away)
+    means_own = 0.5 * (d * np.log(strength / (2.0 * pi)) + logs - squares)
+    return float(total.sum() + means_own.sum())
+
+
 class NormalEvidence:
     """The data behind one term of normal clusters: the base of both kinds.
 
@@ -206,6 +229,13 @@ class NormalEvidence:
         own = labels[self.rows.object]
         given = self.prior, self.shared, self.power, self.factors
         return draw_parameters(rng, self.values, own, self.truncation, *given)
+
+    def log_conditional(self, mean: NDArray, precision: NDArray, labels: NDArray) -> float:
+        """Log density of means and precisions given the labels (N,) of all objects."""
+        own = labels[self.rows.object]
+        given = self.prior, self.shared, self.power, self.factors
+        found = posterior(self.values, own, self.truncation, *given)
+        return log_parameters(mean, precision, *found, self.prior)
 
     def log_marginal(self, labels: NDArray) -> float:
         """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""

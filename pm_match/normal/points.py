@@ -10,6 +10,7 @@ from pm_match.clusters.points import ClusteringPoints, Writer
 from pm_match.normal.parts import Alignment, Map, Normals
 from pm_match.reading import read
 from pm_match.reading.priors import log_densities_function
+from pm_match.reading.probe import natural_function
 
 
 class NormalsPoints(Writer):
@@ -18,6 +19,7 @@ class NormalsPoints(Writer):
     def __init__(self, model: Model, normals: Normals):
         super().__init__(model, [*normals.names, *normals.drawn, *normals.missing])
         self.normals = normals
+        self.natural = natural_function(model, normals.names)
         proper = [name for name in normals.drawn if name not in normals.orientations]
         self.log_parameters = log_densities_function(model, proper)
 

@@ -61,6 +61,12 @@ class NormalsState(EvidenceState):
         labels = self.site.labels(self.normals.clustering)
         self.points.write_parameters(new, *self.evidence.draw(rng, labels))
 
+    def log_conditional(self, point: Point) -> float:
+        """Log density of means and precisions."""
+        mean, precision = self.points.natural(point)
+        labels = self.site.labels(self.normals.clustering)
+        return self.evidence.log_conditional(mean, precision, labels)
+
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log marginal likelihood by the plain formula."""
         found = self.evidence.log_marginal(labels[self.normals.clustering])

@@ -392,9 +392,17 @@ def random_density(model: Model, variable: RV) -> bool:
 
 def entered_density(model: Model, variables: Iterable[RV]) -> RV:
     """Make the graph of the declared log density of all that any of some variables enters."""
-    graphs = density_graphs(model, [*model.basic_RVs, *model.potentials], sum=False)
+    every = [*model.basic_RVs, *model.potentials]
+    return pt.add(*[graph.sum() for graph in entered_densities(model, variables, every)])
+
+
+def entered_densities(
+    model: Model, variables: Iterable[RV], of: Sequence[RV], jacobian: bool = True
+) -> list[RV]:
+    """Make the graphs of those densities `of` variables that any of some others enters."""
     values = {model.rvs_to_values[rv] for rv in variables}
-    return pt.add(*[graph.sum() for graph in graphs if values & set(ancestors([graph]))])
+    graphs = density_graphs(model, of, jacobian=jacobian, sum=False) if of else []
+    return [graph for graph in graphs if values & set(ancestors([graph]))]
 
 
 _DENSITIES: tuple[Kept[dict[RV, Any]], Kept[dict[RV, Any]]] = Kept(), Kept()

@@ -1,0 +1,78 @@
+r"""Holds what a chain samples against the declared log density, at some of its draws.
+
+With :math:`\theta` all that is integrated out of the data X, drawn from its conditional given the
+labels s (J. Besag 1989, "A candidate's formula"),
+
+.. math:: \log p(X, \theta \mid s) = \log p(X \mid s) + \log p(\theta \mid X, s).
+
+The left side is the declared model's, everything that labels or :math:`\theta` enter; the right
+side is what labels are drawn by, and the density of what was drawn. A model is read at random
+points: where it is another one at the draws of a chain than it was there, this tells.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.model.core import Model
+
+from pm_match.reading.owners import OTHER_STEPS
+from pm_match.reading.parts import Component, UnservedModelError
+from pm_match.reading.probe import compiled, entered_densities, float_type
+
+# Of the sizes of all entries together: rounding, in double and in single precision.
+_ROUNDING = {"float64": 1e-7, "float32": 1e-3}
+_LEAST = 1e-5
+
+# Of a point: the declared log density, and the sizes of all its entries together.
+Density = Callable[[Mapping[str, NDArray]], list[NDArray]]
+
+
+def looked_at(number: int) -> bool:
+    """Whether draws of this number are looked at: 2, 4, 8, 16, ..."""
+    return number > 1 and number & (number - 1) == 0
+
+
+def declared_density(model: Model, component: Component) -> Density:
+    """Make the declared density of all that labels, or what is integrated out, enter.
+
+    Without those of labels, relevance and weights themselves.
+    """
+    own = {name for clustering in component.clusterings for name in clustering.names}
+    own |= {a.name for clustering in component.clusterings for a in clustering.assignments}
+    others = [
+        rv
+        for rv in [*model.basic_RVs, *model.potentials]
+        if own.isdisjoint([rv.name, str(rv.name).removesuffix("_observed")])
+    ]
+    drawn = [model[name] for name in component.collapsed]
+    graphs = entered_densities(model, drawn, others, jacobian=False)
+    total, sizes = (
+        pt.add(*[own.sum() for own in [*found, pt.zeros(())]])
+        for found in (graphs, [pt.abs(graph) for graph in graphs])
+    )
+    density, _ = compiled(model, [total, sizes])
+    return density
+
+
+def check_draw(
+    density: Density,
+    component: Component,
+    point: Mapping[str, NDArray],
+    found: Sequence[float],
+) -> None:
+    """Raise `UnservedModelError` if a draw has another density than the declared one.
+
+    `point`: to which the draw was written; `found`: what its log density adds up of.
+    """
+    total, sizes = map(float, density(point))
+    away, rounding = abs(total - sum(found)), _ROUNDING[float_type()]
+    if np.isnan(away) or away <= _LEAST + rounding * (sizes + np.abs(found).sum()):
+        return
+    names = [repr(own.name) for c in component.clusterings for own in c.assignments]
+    raise UnservedModelError(
+        f"{', '.join(names)}: expected draws whose declared log density is {sum(found):.8g}, as it "
+        f"would be of the model that was read; found a draw at which it is {total:.8g}. "
+        f"{OTHER_STEPS}"
+    )

@@ -1,0 +1,115 @@
+"""What chains look at while they sample: the declared density of what they have drawn."""
+
+import pytest
+
+import pm_match as pmm
+from pm_match import testing
+from pm_match.clusters.evidence import EvidenceState
+from pm_match.columns.parts import Columns
+from pm_match.features.state import FeatureState
+from pm_match.networks.block_evidence import BlockEvidence
+from pm_match.normal.conjugate import NormalEvidence
+from pm_match.reading.declared_draws import looked_at
+from tests.declared import columns, features, networks, normals, plain
+
+MODELS = {
+    "plain": plain.tiny_model,
+    "plain, missing": lambda: plain.tiny_model(linked=True, missing=True),
+    "deviations": lambda: features.feature_model(
+        features.Kind(deviations="vector", noise="wishart", projection="rigid")
+    ),
+    "missing, relevance": lambda: features.feature_model(
+        features.Kind(missing=True, relevance="first")
+    ),
+    "missing, dependent": lambda: features.feature_model(
+        features.Kind(
+            missing=True, relevance="all", noise="wishart", deviations="one", sizes=((2, 2), (2, 3))
+        )
+    ),
+    "tied": lambda: features.feature_model(
+        features.Kind(tied=True, noise="vector", projection="transposed", missing=True)
+    ),
+    "bernoulli": networks.network_model,
+    "poisson": lambda: networks.network_model(family="poisson", exposure=True, unknown=True),
+    "negative binomial": lambda: networks.network_model(
+        kind="undirected", family="negative-binomial", exposure=True, loops=True
+    ),
+    "normal": lambda: networks.network_model(family="normal", unknown=True),
+    "columns": lambda: columns.declared("normal"),
+    **{f"normals, {case}": lambda case=case: normals.normals_model(case) for case in normals.CASES},
+    "aligned": normals.aligned_model,
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_draws_have_the_declared_density(name):
+    """Of chains, whose weights and parameters move far from where a model is read."""
+    model = MODELS[name]()
+    step, point = pmm.steps(model), model.initial_point()
+    cluster = next(own for own in step if isinstance(own, pmm.ClusterGibbs))
+    for own in step:
+        own.setup_chain(1, 0, 8)
+    looked = []
+    for _ in range(8):
+        for own in step:
+            point, _ = own.step(point)
+        looked.append(looked_at(cluster._n_steps))
+    assert sum(looked) == 3
+
+
+def wrong_columns(monkeypatch):
+    right = Columns.hyper
+    monkeypatch.setattr(Columns, "hyper", lambda self, point: 1.001 * right(self, point))
+
+
+def wrong_features(monkeypatch):
+    right = FeatureState._rest
+
+    def wrong(self, point):
+        latent_precision, *rest = right(self, point)
+        return 1.001 * latent_precision, *rest
+
+    monkeypatch.setattr(FeatureState, "_rest", wrong)
+
+
+def wrong_networks(monkeypatch):
+    right = BlockEvidence._moved_prior
+    monkeypatch.setattr(
+        BlockEvidence, "_moved_prior", lambda self, prior: 1.001 * right(self, prior)
+    )
+
+
+def wrong_normals(monkeypatch):
+    right = NormalEvidence.load
+
+    def wrong(self, values, slots, prior, *rest):
+        right(self, values, slots, prior._replace(strength=1.001 * prior.strength), *rest)
+
+    monkeypatch.setattr(NormalEvidence, "load", wrong)
+
+
+WRONG = {
+    "columns": wrong_columns,
+    "plain": wrong_features,
+    "bernoulli": wrong_networks,
+    "normals, own": wrong_normals,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_chain_stops_where_it_samples_another_model(monkeypatch, name):
+    """Priors that are a thousandth too large, as if they had been read so."""
+    model = MODELS[name]()
+    WRONG[name](monkeypatch)
+    quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+    with pytest.raises(pmm.UnservedModelError, match="expected draws whose declared log density"):
+        pmm.sample(4, tune=4, chains=1, model=model, random_seed=1, **quiet)
+
+
+def test_kinds_without_a_conditional_are_sampled_all_the_same(monkeypatch):
+    for state in EvidenceState.__subclasses__():
+        monkeypatch.delattr(state, "log_conditional")
+    model = MODELS["columns"]()
+    pmm.sample(4, tune=4, chains=1, model=model, random_seed=1, progressbar=False, quiet=True)
+    with pytest.raises(NotImplementedError):
+        testing.check_declared_density(model)
