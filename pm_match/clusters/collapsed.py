@@ -335,7 +335,7 @@ class Collapsed:
         `point`: to which the state has been drawn. Nothing is looked at where a kind of evidence
         has no `log_conditional`.
         """
-        found: list[float] = []
+        found = [points.log_labels(point) for points in self.points]
         for own in self.evidence:
             try:
                 found += [own.log_evidence(), own.log_conditional(point)]

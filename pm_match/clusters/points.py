@@ -1,6 +1,7 @@
 """Reads and writes points of value variables, for what is declared of the parts of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,23 @@ class ClusteringPoints(Writer):
             # An irrelevant object has a cluster, which says nothing.
             self.write(point, assignment.values(np.maximum(own, 0)))
 
+    def log_labels(self, point: Mapping[str, NDArray]) -> float:
+        """Log density of all labels, those of irrelevant objects too, if weights are constant.
+
+        It is 0 if they are drawn.
+        """
+        clustering, total = self.clustering, 0.0
+        if clustering.weights:
+            return total
+        logs = constant_log_weights(clustering, point)
+        for own in clustering.assignments:
+            if own.drawn:
+                drawn = own.joined({name: self.read(point, name) for name in own.drawn})
+                total += float(logs[drawn].sum())
+            if own.known is not None:
+                total += float(logs[own.known[~own.free]].sum())
+        return total
+
     def draw(
         self,
         rng: np.random.Generator,
@@ -229,15 +247,16 @@ class ClusteringPoints(Writer):
         self.write_simplex(point, name, logs)
 
 
+def constant_log_weights(clustering: Clustering, point: Point) -> NDArray[np.float64]:
+    """Log weights (T,) of a clustering whose weights are not drawn."""
+    a, b = clustering.prior(point)
+    return log_weights(np.log(a / (a + b)), np.log(b / (a + b)))
+
+
 def log_weights_function(model: Model, clustering: Clustering) -> Callable[[Point], NDArray]:
     """Make a function of a point: the log weights (T,) of a clustering there."""
     if not clustering.weights:
-
-        def constant(point: Point) -> NDArray[np.float64]:
-            a, b = clustering.prior(point)
-            return log_weights(np.log(a / (a + b)), np.log(b / (a + b)))
-
-        return constant
+        return partial(constant_log_weights, clustering)
     read, sticks = natural_function(model, [clustering.weights]), clustering.sticks
 
     def drawn(point: Point) -> NDArray[np.float64]:

@@ -140,7 +140,7 @@ class _Bags:
 
 _ONE = np.ones(())
 _NORMAL_BASE = {
-    NormalPrior: lambda x, k: 0.5 * (np.log(k) - _LOG_2PI) - 0.5 * k * x**2,
+    NormalPrior: lambda x, k: 0.5 * (np.log(k) - _LOG_2PI) + np.zeros(np.shape(x)),
     NormalGammaPrior: lambda x, k: np.full(np.shape(x), -0.5 * _LOG_2PI),
 }
 

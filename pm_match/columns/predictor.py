@@ -14,7 +14,7 @@ from pm_match.checks import plain
 from pm_match.columns.entries import Entries, entries, joined
 from pm_match.columns.parts import Cells, Columns, RowLayout
 from pm_match.columns.state import ColumnsState
-from pm_match.columns.term import NORMAL, add_gains
+from pm_match.columns.term import add_gains
 from pm_match.prediction.mixture import CATEGORIES, NUMBERS, CategoryLaw, Law
 from pm_match.prediction.predictor import Holes, NewTables, Place, Predictor, coords
 from pm_match.reading.parts import UnservedModelError
@@ -76,9 +76,6 @@ class ColumnsPredictor(Predictor):
             units.append(row)
             positions.append(_layout(cells).column[place_in_row])
             base += np.bincount(row, cells.family.log_base(x, known), n)
-            if code == NORMAL:
-                # The term has scatters, and no squares.
-                base += np.bincount(row[cell], 0.5 * own[:, 0] * own[:, 1] ** 2, n)
         found = entries(
             code,
             columns.n_columns,

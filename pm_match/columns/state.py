@@ -85,10 +85,6 @@ class ColumnsState(EvidenceState):
 
     def _set_constant(self) -> None:
         self.term.constant[0] = sum(log_base for _, log_base in self._statistics)
-        if self.columns.prior.code == NORMAL:
-            # The term has scatters, and no squares.
-            for (_, _, values), _ in self._statistics:
-                self.term.constant[0] += 0.5 * (values[:, 0] * values[:, 1] ** 2).sum()
 
     def load_prior(self, point: Point) -> None:
         """Bring the prior to a point."""
@@ -188,7 +184,13 @@ class ColumnsState(EvidenceState):
         prior = self.columns.prior
         after, before = self._natural(point, labels[self.columns.clustering])
         total = (prior.log_normaliser(after) - prior.log_normaliser(before)).sum()
-        return float(total + sum(cells.at(point)[1] for cells in self.columns.cells))
+        for cells in self.columns.cells:
+            (_, _, values), log_base = cells.at(point)
+            total += log_base
+            if prior.code == NORMAL:
+                # Of its parameters and sums, none has squares of values.
+                total -= 0.5 * (values[:, 0] * values[:, 1] ** 2).sum()
+        return float(total)
 
     def log_conditional(self, point: Point) -> float:
         """Log density of parameters and missing values given all else."""

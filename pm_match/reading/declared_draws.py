@@ -21,9 +21,10 @@ from pm_match.reading.owners import OTHER_STEPS
 from pm_match.reading.parts import Component, UnservedModelError
 from pm_match.reading.probe import compiled, entered_densities, float_type
 
-# Of the sizes of all entries together: rounding, in double and in single precision.
+# Rounding, as a part of the sizes of all entries together, in double and in single precision; and
+# what it is at least, of data far from zero.
 _ROUNDING = {"float64": 1e-7, "float32": 1e-3}
-_LEAST = 1e-5
+_LEAST = 0.01
 
 # Of a point: the declared log density, and the sizes of all its entries together.
 Density = Callable[[Mapping[str, NDArray]], list[NDArray]]
@@ -37,10 +38,12 @@ def looked_at(number: int) -> bool:
 def declared_density(model: Model, component: Component) -> Density:
     """Make the declared density of all that labels, or what is integrated out, enter.
 
-    Without those of labels, relevance and weights themselves.
+    Without those of relevance and weights themselves, and of labels that are over random weights.
     """
-    own = {name for clustering in component.clusterings for name in clustering.names}
-    own |= {a.name for clustering in component.clusterings for a in clustering.assignments}
+    own: set[str] = set()
+    for clustering in component.clusterings:
+        labels = {name for a in clustering.assignments for name in (a.name, *a.drawn)}
+        own |= {*clustering.names, *labels} if clustering.weights else {*clustering.names} - labels
     others = [
         rv
         for rv in [*model.basic_RVs, *model.potentials]

@@ -47,6 +47,11 @@ def replace_values(data, x) -> None:
         vars(data).pop(kept, None)
 
 
+def look_away(step) -> None:
+    """Hold no draws against the declared density: data are replaced in what was read of it."""
+    step.part.workspace["declared density"] = lambda point: (np.nan, 0.0)
+
+
 class Simulator:
     """A tiny declared model, its steps, and data that can be replaced without building anything
     anew.
@@ -63,6 +68,7 @@ class Simulator:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
         self.cluster = next(s for s in self.steps if isinstance(s, pmm.ClusterGibbs))
+        look_away(self.cluster)
         self.partition = inside(self.cluster)
         self.names = [
             "weights",
@@ -198,6 +204,7 @@ class ModelSimulator:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
         self.cluster = next(s for s in self.steps if isinstance(s, pmm.ClusterGibbs))
+        look_away(self.cluster)
         self.clustering, *_ = self.cluster.part.clusterings
         self._compile([model[name] for name in self.observed], seed)
 

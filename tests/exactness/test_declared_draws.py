@@ -59,7 +59,7 @@ def test_draws_have_the_declared_density(name):
 
 def wrong_columns(monkeypatch):
     right = Columns.hyper
-    monkeypatch.setattr(Columns, "hyper", lambda self, point: 1.001 * right(self, point))
+    monkeypatch.setattr(Columns, "hyper", lambda self, point: 1.1 * right(self, point))
 
 
 def wrong_features(monkeypatch):
@@ -67,23 +67,21 @@ def wrong_features(monkeypatch):
 
     def wrong(self, point):
         latent_precision, *rest = right(self, point)
-        return 1.001 * latent_precision, *rest
+        return 1.1 * latent_precision, *rest
 
     monkeypatch.setattr(FeatureState, "_rest", wrong)
 
 
 def wrong_networks(monkeypatch):
     right = BlockEvidence._moved_prior
-    monkeypatch.setattr(
-        BlockEvidence, "_moved_prior", lambda self, prior: 1.001 * right(self, prior)
-    )
+    monkeypatch.setattr(BlockEvidence, "_moved_prior", lambda self, prior: 1.1 * right(self, prior))
 
 
 def wrong_normals(monkeypatch):
     right = NormalEvidence.load
 
     def wrong(self, values, slots, prior, *rest):
-        right(self, values, slots, prior._replace(strength=1.001 * prior.strength), *rest)
+        right(self, values, slots, prior._replace(strength=1.1 * prior.strength), *rest)
 
     monkeypatch.setattr(NormalEvidence, "load", wrong)
 
@@ -98,7 +96,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_chain_stops_where_it_samples_another_model(monkeypatch, name):
-    """Priors that are a thousandth too large, as if they had been read so."""
+    """Priors that are a tenth too large, as if they had been read so."""
     model = MODELS[name]()
     WRONG[name](monkeypatch)
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}

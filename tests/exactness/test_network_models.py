@@ -16,7 +16,7 @@ from pm_match.clusters.collapsed import Collapsed
 from pm_match.networks.parts import Relation
 from tests.declared.networks import network_model
 from tests.exactness.hyperparameters import law_distances
-from tests.exactness.simulate import uniformity
+from tests.exactness.simulate import look_away, uniformity
 
 CASES = {
     "bipartite": {},
@@ -48,6 +48,7 @@ class NetworkSimulator:
         for step in (self.hyper, self.cluster):
             step.setup_chain(self.rng, 0, 0)
             step.started = True
+        look_away(self.cluster)
         self.part = self.cluster.part
 
     def prior(self) -> dict:
