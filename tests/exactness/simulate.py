@@ -47,9 +47,9 @@ def replace_values(data, x) -> None:
         vars(data).pop(kept, None)
 
 
-def look_away(step) -> None:
+def look_away(component) -> None:
     """Hold no draws against the declared density: data are replaced in what was read of it."""
-    step.part.workspace["declared density"] = lambda point: (np.nan, 0.0)
+    component.workspace["declared density"] = lambda point: (np.nan, 0.0)
 
 
 class Simulator:
@@ -68,7 +68,7 @@ class Simulator:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
         self.cluster = next(s for s in self.steps if isinstance(s, pmm.ClusterGibbs))
-        look_away(self.cluster)
+        look_away(self.cluster.part)
         self.partition = inside(self.cluster)
         self.names = [
             "weights",
@@ -204,7 +204,7 @@ class ModelSimulator:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
         self.cluster = next(s for s in self.steps if isinstance(s, pmm.ClusterGibbs))
-        look_away(self.cluster)
+        look_away(self.cluster.part)
         self.clustering, *_ = self.cluster.part.clusterings
         self._compile([model[name] for name in self.observed], seed)
 

@@ -48,7 +48,6 @@ class NetworkSimulator:
         for step in (self.hyper, self.cluster):
             step.setup_chain(self.rng, 0, 0)
             step.started = True
-        look_away(self.cluster)
         self.part = self.cluster.part
 
     def prior(self) -> dict:
@@ -141,6 +140,7 @@ class NetworkSimulator:
         part = dataclasses.replace(
             self.part, evidence=(dataclasses.replace(relation, networks=networks),)
         )
+        look_away(part)
         like = self.cluster._collapsed
         collapsed = Collapsed(None, part, like.units, like)
         for step in (self.hyper, self.cluster):
