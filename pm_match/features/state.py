@@ -1,10 +1,11 @@
 """Feature vectors in a collapsed state: brought to points, and drawn from there."""
 
 from collections.abc import Sequence
+from math import log
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.features import isometric, projection
@@ -104,7 +105,8 @@ class FeatureState(EvidenceState):
         if plain.gamma is not None:
             given = plain.latent_precision, plain.gamma, self.evidence.n_values
             shape, rate = shared_precision(contributions, *given)
-            total += scipy.stats.gamma.logpdf(precision, shape, scale=1.0 / rate)
+            total += shape * log(rate) - gammaln(shape)
+            total += (shape - 1.0) * log(precision) - rate * precision
         own, linear = posterior(contributions, plain.latent_precision)
         setting = plain.given(precision)
         factors, log_scale = self.points.read_factors(point, setting)

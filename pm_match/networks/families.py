@@ -30,8 +30,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import betaln, expit, gammaln
+from scipy.special import betaln, expit, gammaln, xlog1py, xlogy
 
 from pm_match.networks.data import PROBABILITIES
 from pm_match.numerics.kernels import entry, part
@@ -247,34 +246,47 @@ def log_parameters(
 ) -> float:
     """Log density of what `draw_parameters` draws, of the parameters themselves."""
     if family == BERNOULLI:
-        own = stats.beta.logpdf(drawn[0], prior[0] + totals, prior[1] + cells - totals)
-        return float(own.sum())
+        return _log_beta_density(drawn[0], prior[0] + totals, prior[1] + cells - totals)
     if family == POISSON:
-        own = stats.gamma.logpdf(drawn[0], prior[0] + totals, scale=1.0 / (prior[1] + cells))
-        return float(own.sum())
+        return _log_gamma_density(drawn[0], prior[0] + totals, prior[1] + cells)
     if family == NEGATIVE_BINOMIAL:
-        return float(stats.beta.logpdf(drawn[0], prior[0] + cells, prior[1] + totals).sum())
+        return _log_beta_density(drawn[0], prior[0] + cells, prior[1] + totals)
     m, kappa, a, b = prior
     mean, precision = drawn
     new_kappa = kappa + cells
     linear = kappa * m + totals
     rate = b + 0.5 * np.maximum(squares + kappa * m**2 - linear**2 / new_kappa, 0.0)
-    own = stats.gamma.logpdf(precision, a + 0.5 * cells, scale=1.0 / rate)
-    own += stats.norm.logpdf(mean, linear / new_kappa, (new_kappa * precision) ** -0.5)
-    return float(own.sum())
+    found = _log_gamma_density(precision, a + 0.5 * cells, rate)
+    own = _log_normal_density(mean, linear / new_kappa, new_kappa * precision)
+    return found + float(own.sum())
+
+
+def _log_beta_density(x: NDArray, a: NDArray, b: NDArray) -> float:
+    return float((xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b)).sum())
+
+
+def _log_gamma_density(x: NDArray, shape: NDArray, rate: NDArray) -> float:
+    found = xlogy(shape, rate) + xlogy(shape - 1.0, x) - rate * x - gammaln(shape)
+    return float(found.sum())
+
+
+def _log_normal_density(x: NDArray, mean: NDArray, tau: NDArray) -> NDArray[np.float64]:
+    return 0.5 * (np.log(tau) - _LOG_2PI - tau * (x - mean) ** 2)
 
 
 def log_values(
     family: str, x: NDArray, exposed: NDArray, *parameters: NDArray
 ) -> NDArray[np.float64]:
     """Log density (n,) of cells with these exposures (n,) and parameters of their blocks (n,)."""
+    if family == "normal":
+        return _log_normal_density(x, *parameters)
+    (p,) = parameters
     if family == "bernoulli":
-        return stats.bernoulli.logpmf(x, *parameters)
+        return xlogy(x, p) + xlog1py(1.0 - x, -p)
+    found = log_constants(FAMILIES[family], x, exposed)
     if family == "poisson":
-        return stats.poisson.logpmf(x, exposed * parameters[0])
-    if family == "negative-binomial":
-        return stats.nbinom.logpmf(x, exposed, *parameters)
-    return stats.norm.logpdf(x, parameters[0], parameters[1] ** -0.5)
+        return found + xlogy(x, p) - exposed * p
+    return found + xlogy(exposed, p) + xlog1py(x, -p)
 
 
 def draw_parameters(

@@ -404,6 +404,7 @@ def test_missing_cells_are_drawn_with_the_blocks(case):
     model = MISSING[case]()
     assert "x_unobserved" in evidence_of(model).names
     testing.check_draws(model)
+    testing.check_declared_density(model)
 
 
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
