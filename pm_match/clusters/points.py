@@ -102,6 +102,16 @@ class Writer:
             value = np.exp(logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True))
         self.write(point, {name: value})
 
+    def read_log_odds(self, point: Mapping[str, NDArray], name: str) -> NDArray:
+        """Read probabilities as log odds: of what is next to 1, the digits that tell are kept."""
+        value = self.read(point, name)
+        return value if self.transformed[name] else np.log(value) - np.log1p(-value)
+
+    def read_log(self, point: Mapping[str, NDArray], name: str) -> NDArray:
+        """Read the log of a positive variable."""
+        value = self.read(point, name)
+        return value if self.transformed[name] else np.log(value)
+
     def read_positive(self, point: Mapping[str, NDArray], name: str) -> NDArray:
         """Read a positive variable."""
         value = self.read(point, name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, log_expit
 
 from pm_match.clusters.points import Writer, from_log_odds
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA
@@ -217,9 +217,10 @@ class BetaPrior(DirichletPrior):
     vector: bool = False
 
     def log_density(self, natural, parameters):
-        """Of Beta variables."""
-        (p,) = parameters
-        return super().log_density(natural, [np.stack([p, 1.0 - p], axis=-1)])
+        """Of Beta variables, given as log odds."""
+        (x,) = parameters
+        logs = (natural - 1.0) * log_expit(np.stack([x, -x], axis=-1))
+        return float((logs.sum(axis=-1) - self.log_normaliser(natural)).sum())
 
     def loadings(self, parameters):
         """Log probabilities of success and failure."""

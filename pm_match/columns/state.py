@@ -9,6 +9,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.clusters.points import Writer
 from pm_match.clusters.sweep import capacity
+from pm_match.columns.conjugate import BetaPrior
 from pm_match.columns.entries import Entries, entries, joined, new_term, positions, single_weights
 from pm_match.columns.parts import Cells, Columns, Missing
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, rebuild
@@ -199,7 +200,11 @@ class ColumnsState(EvidenceState):
         categories = [columns.n_categories] if columns.prior.vector else []
         shape = (columns.truncation, columns.n_columns, *categories)
         natural = [value.reshape(shape) for value in self.points.natural(point)]
-        total = columns.prior.log_density(self._natural(point, labels)[0], natural)
+        given = natural
+        if isinstance(columns.prior, BetaPrior):
+            name = columns.parameters[0]
+            given = [self.points.read_log_odds(point, name).reshape(shape)]
+        total = columns.prior.log_density(self._natural(point, labels)[0], given)
         for cells in columns.cells:
             if cells.missing:
                 x = self.points.read_missing(point, cells.missing)

@@ -362,13 +362,16 @@ class BlockEvidence:
         noise: Sequence[NDArray],
         slot_of: Sequence[NDArray[np.int64]],
     ) -> float:
-        """Log density of densities and noise, themselves, given the present state."""
+        """Log density of densities and noise given the present state.
+
+        They are given as `families.draw_parameters` draws them; none if they are not drawn.
+        """
         cases = (density, self.by_label(slot_of)), (noise, self.relation.noise)
         total = 0.0
         for prior, (drawn, (s, c, q)) in zip(self.relation.prior, cases, strict=True):
             if drawn:
-                own = [drawn[0] - self.origin, *drawn[1:]]
-                total += log_parameters(self.family, prior, s, c, q, own)
+                moved = drawn[0] - self.origin, *drawn[1:]
+                total += log_parameters(self.family, prior, s, c, q, moved)
         return total
 
     def log_marginal(

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, expit, gammaln, xlog1py, xlogy
+from scipy.special import betaln, expit, gammaln, log_expit, xlog1py, xlogy
 
 from pm_match.networks.data import PROBABILITIES
 from pm_match.numerics.kernels import entry, part
@@ -244,29 +244,30 @@ def densities(family: str, drawn: Sequence[Any]) -> list[NDArray[np.float64]]:
 def log_parameters(
     family: int, prior: Any, totals: Any, cells: Any, squares: Any, drawn: Sequence[NDArray]
 ) -> float:
-    """Log density of what `draw_parameters` draws, of the parameters themselves."""
+    """Log density of what `draw_parameters` draws: of the parameters themselves, not their logs."""
+    last = drawn[-1]
     if family == BERNOULLI:
-        return _log_beta_density(drawn[0], prior[0] + totals, prior[1] + cells - totals)
+        return _log_beta_density(last, prior[0] + totals, prior[1] + cells - totals)
     if family == POISSON:
-        return _log_gamma_density(drawn[0], prior[0] + totals, prior[1] + cells)
+        return _log_gamma_density(last, prior[0] + totals, prior[1] + cells)
     if family == NEGATIVE_BINOMIAL:
-        return _log_beta_density(drawn[0], prior[0] + cells, prior[1] + totals)
+        return _log_beta_density(last, prior[0] + cells, prior[1] + totals)
     m, kappa, a, b = prior
-    mean, precision = drawn
     new_kappa = kappa + cells
     linear = kappa * m + totals
     rate = b + 0.5 * np.maximum(squares + kappa * m**2 - linear**2 / new_kappa, 0.0)
-    found = _log_gamma_density(precision, a + 0.5 * cells, rate)
-    own = _log_normal_density(mean, linear / new_kappa, new_kappa * precision)
+    found = _log_gamma_density(last, a + 0.5 * cells, rate)
+    own = _log_normal_density(drawn[0], linear / new_kappa, new_kappa * np.exp(last))
     return found + float(own.sum())
 
 
-def _log_beta_density(x: NDArray, a: NDArray, b: NDArray) -> float:
-    return float((xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b)).sum())
+def _log_beta_density(log_odds: NDArray, a: NDArray, b: NDArray) -> float:
+    found = (a - 1.0) * log_expit(log_odds) + (b - 1.0) * log_expit(-log_odds) - betaln(a, b)
+    return float(found.sum())
 
 
-def _log_gamma_density(x: NDArray, shape: NDArray, rate: NDArray) -> float:
-    found = xlogy(shape, rate) + xlogy(shape - 1.0, x) - rate * x - gammaln(shape)
+def _log_gamma_density(log_x: NDArray, shape: NDArray, rate: NDArray) -> float:
+    found = shape * np.log(rate) + (shape - 1.0) * log_x - rate * np.exp(log_x) - gammaln(shape)
     return float(found.sum())
 
 

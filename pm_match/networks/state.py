@@ -63,11 +63,13 @@ class RelationState(EvidenceState):
         """Log density of densities and noise, and of missing cells given these."""
         relation = self.relation
         slot_of = [self.site.slot_of(axis) for axis in relation.axes]
-        drawn = self.points.natural(point)
-        n = len(relation.density)
-        total = self.evidence.log_conditional(drawn[:n], drawn[n:], slot_of)
+        density, noise = (
+            self.points.read_parameters(point, names)
+            for names in (relation.density, relation.noise)
+        )
+        total = self.evidence.log_conditional(density, noise, slot_of)
         for missing in relation.missing:
-            own = self._parameters(missing, drawn[:n])
+            own = self._parameters(missing, densities(relation.family, density))
             x = self.points.read(point, missing.name).ravel()
             total += float(log_values(relation.family, x, *own).sum())
         return total

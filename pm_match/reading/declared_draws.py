@@ -71,7 +71,10 @@ def check_draw(
     """
     total, sizes = map(float, density(point))
     away, rounding = abs(total - sum(found)), _ROUNDING[float_type()]
-    if np.isnan(away) or away <= _LEAST + rounding * (sizes + np.abs(found).sum()):
+    if not np.isfinite(sum(found)) or np.isnan(away):
+        # Parameters that are too small, or too large, to be told from their bounds.
+        return
+    if away <= _LEAST + rounding * (sizes + np.abs(found).sum()):
         return
     names = [repr(own.name) for c in component.clusterings for own in c.assignments]
     raise UnservedModelError(

@@ -376,7 +376,7 @@ MISSING = {
         ),
     ),
     "negative-binomial": lambda: two(
-        lambda shape: pm.Beta("density", 5.0, 3.0, shape=shape),
+        lambda shape: pm.Beta("density", np.float64(5.0), np.float64(3.0), shape=shape),
         lambda p, r, c: pm.NegativeBinomial(
             "x", n=SIZES[:, None] * OTHERS, p=p[r[:, None], c], observed=hidden(COUNTS)
         ),
