@@ -21,8 +21,9 @@ from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import rename, sweep
 from pm_match.numerics.kernels import entry, template
 from pm_match.reading import read
+from pm_match.reading.declared_draws import declared_density
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import entered_density, initial_point, log_densities, over_points
+from pm_match.reading.probe import entered_density, initial_point, over_points
 
 __all__ = [
     "check_declared_density",
@@ -303,13 +304,7 @@ def check_declared_density(model: Model, *, seed: int = 0, n_points: int = 5) ->
     `log_conditional`.
     """
     state, rng = collapsed_of(model), np.random.default_rng(seed)
-    names = [name for evidence in state.component.evidence for name in evidence.names]
-    assignments = [own.name for c in state.component.clusterings for own in c.assignments]
-    observed = [
-        rv for rv in model.observed_RVs if rv.name.removesuffix("_observed") not in assignments
-    ]
-    variables = [*(model[name] for name in names), *observed]
-    declared = log_densities(model, variables)
+    declared = declared_density(model, state.component)
     for _ in range(n_points):
         point = random_point(model, rng, state)
         labels = state.labels(point)
@@ -317,8 +312,8 @@ def check_declared_density(model: Model, *, seed: int = 0, n_points: int = 5) ->
         new = dict(point)
         state.draw(rng, point, new)
         new = at_labels(state, new, labels)
-        found = sum(np.sum(value) for value in declared(new).values())
-        expected = sum(
+        found, _ = declared(new)
+        expected = sum(points.log_labels(new) for points in state.points) + sum(
             evidence.log_marginal(new, labels) + evidence.log_conditional(new)
             for evidence in state.evidence
         )

@@ -41,6 +41,24 @@ MODELS = {
 }
 
 
+QUICK = ("plain, missing", "deviations", "poisson", "normals, shared")
+
+
+@pytest.mark.parametrize(
+    "name", [own if own in QUICK else pytest.param(own, marks=pytest.mark.slow) for own in MODELS]
+)
+def test_the_packages_kinds_pass_what_others_are_asked_for(name):
+    """All checks that kinds from elsewhere have, but the law: `check_law` is for fewer states."""
+    model = MODELS[name]()
+    testing.check_scores(model, n_points=3)
+    testing.check_running_state(model, n_moves=1000)
+    testing.check_declared_density(model)
+    if name != "missing, dependent":
+        # Its gradient has more terms than PyTensor adds up where it compiles nothing.
+        testing.check_draws(model, n_draws=1500)
+    testing.check_hyperparameters(model)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_draws_have_the_declared_density(name):
     """Of chains, whose weights and parameters move far from where a model is read."""
