@@ -338,7 +338,8 @@ class Collapsed:
         found = [points.log_labels(point) for points in self.points]
         for own in self.evidence:
             try:
-                found += [own.log_evidence(), own.log_conditional(point)]
+                with np.errstate(all="ignore"):
+                    found += [own.log_evidence(), own.log_conditional(point)]
             except NotImplementedError:
                 return
         kept = self.component.workspace

@@ -20,6 +20,8 @@ _MARGIN = 18.0
 # Probabilities that would round to 0 or 1 are recorded as the next number that does not: at 1
 # itself PyMC's density of a Beta variable is not a number.
 _LEAST_LOG_ODDS, _MOST_LOG_ODDS = -700.0, 36.0
+# Beyond these, the log of the other probability has fewer than seven digits.
+_MOST_EXACT_LOG_ODDS = 20.0
 
 
 class Writer:
@@ -103,9 +105,13 @@ class Writer:
         self.write(point, {name: value})
 
     def read_log_odds(self, point: Mapping[str, NDArray], name: str) -> NDArray:
-        """Read probabilities as log odds: of what is next to 1, the digits that tell are kept."""
+        """Read probabilities as log odds: of what is next to 1, the digits that tell are kept.
+
+        They are NaN where PyMC's density of a probability does not keep them.
+        """
         value = self.read(point, name)
-        return value if self.transformed[name] else np.log(value) - np.log1p(-value)
+        odds = value if self.transformed[name] else np.log(value) - np.log1p(-value)
+        return np.where(odds > _MOST_EXACT_LOG_ODDS, np.nan, odds)
 
     def read_log(self, point: Mapping[str, NDArray], name: str) -> NDArray:
         """Read the log of a positive variable."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
 from pm_match.reading.owners import OTHER_STEPS
@@ -69,7 +70,12 @@ def check_draw(
 
     `point`: to which the draw was written; `found`: what its log density adds up of.
     """
-    total, sizes = map(float, density(point))
+    try:
+        with np.errstate(all="ignore"):
+            total, sizes = map(float, density(point))
+    except ParameterValueError:
+        # Some parameter is so small that it is 0.
+        return
     away, rounding = abs(total - sum(found)), _ROUNDING[float_type()]
     if not np.isfinite(sum(found)) or np.isnan(away):
         # Parameters that are too small, or too large, to be told from their bounds.

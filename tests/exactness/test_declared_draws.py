@@ -1,5 +1,7 @@
 """What chains look at while they sample: the declared density of what they have drawn."""
 
+import numpy as np
+import pymc as pm
 import pytest
 
 import pm_match as pmm
@@ -120,6 +122,29 @@ def test_a_chain_stops_where_it_samples_another_model(monkeypatch, name):
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
     with pytest.raises(pmm.UnservedModelError, match="expected draws whose declared log density"):
         pmm.sample(4, tune=4, chains=1, model=model, random_seed=1, **quiet)
+
+
+def near_bounds(rng, z):
+    p = pm.Beta("p", 0.01, 0.01, shape=(20, 30))
+    pm.Bernoulli("x", p[z], observed=rng.random((200, 30)) < 0.01)
+
+
+def next_to_nothing(rng, z):
+    tau = pm.Gamma("tau", 0.001, 0.001, shape=(20, 5))
+    mu = pm.Normal("mu", 0.0, tau=0.1 * tau, shape=(20, 5))
+    pm.Normal("x", mu[z], tau=tau[z], observed=1e6 * rng.normal(size=(200, 5)))
+
+
+@pytest.mark.parametrize("observe", [near_bounds, next_to_nothing])
+def test_what_floats_do_not_tell_stops_no_chain(observe):
+    """Probabilities next to 1, precisions that are 0: PyMC's own density has no digits there."""
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("w", 0.01, 19)
+        observe(np.random.default_rng(0), pm.Categorical("z", w, shape=200))
+    (step,) = pmm.steps(model)
+    point = model.initial_point()
+    for _ in range(16):
+        point, _ = step.step(point)
 
 
 def test_kinds_without_a_conditional_are_sampled_all_the_same(monkeypatch):
