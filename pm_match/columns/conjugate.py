@@ -46,10 +46,6 @@ class Conjugate:
         """Log normaliser (..., M) of a prior with such natural parameters."""
         raise NotImplementedError
 
-    def log_density(self, natural: NDArray, parameters: Arrays) -> float:
-        """Log density of the parameters, each of shape (T, M) or (T, M, K)."""
-        raise NotImplementedError
-
     def loadings(self, parameters: Arrays) -> NDArray[np.float64]:
         """Return what statistics that add up are multiplied by in the data's log density."""
         raise NotImplementedError
@@ -67,6 +63,10 @@ class Conjugate:
     def together(self, held: NDArray, more: NDArray) -> NDArray[np.float64]:
         """Add what one more unit holds to what slots do, both as the term has it (..., k)."""
         return held + more
+
+    def log_density(self, posterior: NDArray, parameters: Arrays) -> float:
+        """Log density of the parameters, each (T, M) or (T, M, K), by what `posterior` returns."""
+        raise NotImplementedError
 
     def draw(self, rng: np.random.Generator, posterior: NDArray) -> list[NDArray[np.float64]]:
         """Draw parameters: what is positive as its log, probabilities of Beta as log odds."""
@@ -113,10 +113,10 @@ class GammaPrior(Conjugate):
         """Of a Gamma density."""
         return gammaln(natural[..., 0]) - natural[..., 0] * np.log(natural[..., 1])
 
-    def log_density(self, natural, parameters):
+    def log_density(self, posterior, parameters):
         """Of Gamma variables."""
-        (x,), (a, b) = parameters, np.moveaxis(natural, -1, 0)
-        return float(((a - 1.0) * np.log(x) - b * x - self.log_normaliser(natural)).sum())
+        (x,), (a, b) = parameters, np.moveaxis(posterior, -1, 0)
+        return float(((a - 1.0) * np.log(x) - b * x - self.log_normaliser(posterior)).sum())
 
     def posterior(self, hyper, held):
         """Shape and rate."""
@@ -166,10 +166,10 @@ class DirichletPrior(Conjugate):
         """Of a Dirichlet density."""
         return gammaln(natural).sum(axis=-1) - gammaln(natural.sum(axis=-1))
 
-    def log_density(self, natural, parameters):
+    def log_density(self, posterior, parameters):
         """Of Dirichlet variables."""
-        logs = ((natural - 1.0) * np.log(parameters[0])).sum(axis=-1)
-        return float((logs - self.log_normaliser(natural)).sum())
+        logs = ((posterior - 1.0) * np.log(parameters[0])).sum(axis=-1)
+        return float((logs - self.log_normaliser(posterior)).sum())
 
     def loadings(self, parameters):
         """Log probabilities."""
@@ -216,11 +216,11 @@ class BetaPrior(DirichletPrior):
 
     vector: bool = False
 
-    def log_density(self, natural, parameters):
+    def log_density(self, posterior, parameters):
         """Of Beta variables, given as log odds."""
         (x,) = parameters
-        logs = (natural - 1.0) * log_expit(np.stack([x, -x], axis=-1))
-        return float((logs.sum(axis=-1) - self.log_normaliser(natural)).sum())
+        logs = (posterior - 1.0) * log_expit(np.stack([x, -x], axis=-1))
+        return float((logs.sum(axis=-1) - self.log_normaliser(posterior)).sum())
 
     def loadings(self, parameters):
         """Log probabilities of success and failure."""
@@ -273,10 +273,10 @@ class NormalPrior(Conjugate):
         precision, linear = natural[..., 0], natural[..., 1]
         return 0.5 * linear**2 / precision - 0.5 * np.log(precision)
 
-    def log_density(self, natural, parameters):
+    def log_density(self, posterior, parameters):
         """Of normal variables."""
-        precision, linear = natural[..., 0], natural[..., 1]
-        away = parameters[0] - linear / precision
+        mean, precision = np.moveaxis(posterior, -1, 0)
+        away = parameters[0] - mean
         return float((0.5 * np.log(precision) - 0.5 * _LOG_2PI - 0.5 * precision * away**2).sum())
 
     def together(self, held, more):
@@ -352,13 +352,11 @@ class NormalGammaPrior(NormalPrior):
         k, linear, a, b = np.moveaxis(natural, -1, 0)
         return gammaln(a) - a * np.log(b - 0.5 * linear**2 / k) - 0.5 * np.log(k)
 
-    def log_density(self, natural, parameters):
+    def log_density(self, posterior, parameters):
         """Of means and precisions."""
-        k, linear, a, b = np.moveaxis(natural, -1, 0)
-        mean, tau = parameters
-        b = b - 0.5 * linear**2 / k
+        (m, k, a, b), (mean, tau) = np.moveaxis(posterior, -1, 0), parameters
         found = a * np.log(b) - gammaln(a) + (a - 1.0) * np.log(tau) - b * tau
-        found += 0.5 * np.log(k * tau / (2.0 * np.pi)) - 0.5 * k * tau * (mean - linear / k) ** 2
+        found += 0.5 * np.log(k * tau) - 0.5 * _LOG_2PI - 0.5 * k * tau * (mean - m) ** 2
         return float(found.sum())
 
     def posterior(self, hyper, held):

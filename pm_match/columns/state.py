@@ -204,7 +204,8 @@ class ColumnsState(EvidenceState):
         if isinstance(columns.prior, BetaPrior):
             name = columns.parameters[0]
             given = [self.points.read_log_odds(point, name).reshape(shape)]
-        total = columns.prior.log_density(self._natural(point, labels)[0], given)
+        posterior = columns.prior.posterior(columns.hyper(point), self.held())
+        total = columns.prior.log_density(posterior, given)
         for cells in columns.cells:
             if cells.missing:
                 x = self.points.read_missing(point, cells.missing)
