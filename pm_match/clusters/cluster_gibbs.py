@@ -152,15 +152,15 @@ class ClusterGibbs(PartitionStep):
         }
         new = dict(point)
         collapsed.draw(rng, point, new)
-        self._n_steps += 1
-        if looked_at(self._n_steps):
-            collapsed.check_draw(self.model, new)
         stats = {
             "log_joint": collapsed.log_joint() + collapsed.log_prior(point),
             **occupancy(self.part.clusterings, (own.counts for own in collapsed.partitions)),
             "moved": moved / (n_sweeps * collapsed.n_objects),
             **fractions,
         }
+        self._n_steps += 1
+        if looked_at(self._n_steps):
+            collapsed.check_draw(self.model, new)
         return new, [stats]
 
     def _start(self, labels):

@@ -33,6 +33,8 @@ from pm_match.reading.parts import Component, UnservedModelError
 # How often two labels are proposed to swap where parameters go with them. Steps that adapt to every
 # parameter's scale, NUTS for one, lose by each swap of a full cluster with an empty one.
 ANCHORED_SWAPS = 0.2
+# How far scores may be from changes of the log evidence, and as a part of it.
+_LEAST, _ROUNDING = 0.01, 1e-8
 
 
 class Collapsed:
@@ -346,6 +348,40 @@ class Collapsed:
         if "declared density" not in kept:
             kept["declared density"] = declared_density(model, self.component)
         check_draw(kept["declared density"], self.component, point, found)
+        self._check_scores(point)
+
+    def _check_scores(self, point: Point) -> None:
+        """Raise `RuntimeError` if what a unit scores is not what the log evidence changes by.
+
+        Of one unit, and one label that it may get.
+        """
+        labels = self.found()
+        rng = np.random.default_rng(int(sum(own.sum() for own in labels)) % 2**32)
+        number = int(rng.integers(len(labels)))
+        partition, own = self.partitions[number], self.units[number]
+        free = np.flatnonzero((partition.fixed == 0) & (partition.label >= 0))
+        if not len(free):
+            return
+        unit, label = int(rng.choice(free)), int(rng.integers(len(partition.counts)))
+        self.load(point, labels)
+        before, scores = self._log_evidence(), self.scores(number, unit)
+        found = scores[label] - scores[partition.label[unit]]
+        if not np.isfinite(found):
+            return
+        moved = [one.copy() for one in labels]
+        moved[number][own.of_object == unit] = label
+        self.load(point, moved)
+        expected = self._log_evidence() - before
+        self.load(point, labels)
+        if abs(found - expected) > _LEAST + _ROUNDING * (abs(before) + abs(expected)):
+            raise RuntimeError(
+                f"{self.component.clusterings[number].title!r}: expected scores by which the log "
+                f"evidence changes by {expected:.6g} where an object changes its cluster; found "
+                f"{found:.6g}. This is a fault of pm_match: please report it, with the model."
+            )
+
+    def _log_evidence(self) -> float:
+        return sum(own.log_evidence() for own in self.evidence)
 
 
 class _Access:

@@ -6,6 +6,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match import testing
+from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.evidence import EvidenceState
 from pm_match.columns.parts import Columns
 from pm_match.features.state import FeatureState
@@ -122,6 +123,14 @@ def test_a_chain_stops_where_it_samples_another_model(monkeypatch, name):
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
     with pytest.raises(pmm.UnservedModelError, match="expected draws whose declared log density"):
         pmm.sample(4, tune=4, chains=1, model=model, random_seed=1, **quiet)
+
+
+def test_a_chain_stops_where_scores_are_not_those_of_the_evidence(monkeypatch):
+    model, right = MODELS["columns"](), Collapsed.scores
+    monkeypatch.setattr(Collapsed, "scores", lambda *given: 1.1 * right(*given))
+    quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+    with pytest.raises(RuntimeError, match="This is a fault of pm_match"):
+        pmm.sample(40, tune=40, chains=1, cores=1, model=model, random_seed=1, **quiet)
 
 
 def near_bounds(rng, z):
