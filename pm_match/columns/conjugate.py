@@ -381,8 +381,9 @@ class NormalGammaPrior(NormalPrior):
         """Draw means, and log precisions."""
         mean, k, a, b = np.moveaxis(posterior, -1, 0)
         log_precision = draw_log_gamma(rng, a) - np.log(b)
-        noise = rng.standard_normal(mean.shape) * np.exp(-0.5 * log_precision)
-        return [mean + noise / np.sqrt(k), log_precision]
+        noise = rng.standard_normal(mean.shape)
+        with np.errstate(over="ignore"):
+            return [mean + noise * np.exp(-0.5 * log_precision) / np.sqrt(k), log_precision]
 
     def natural(self, drawn):
         """Return means and precisions."""

@@ -20,7 +20,7 @@ from pymc.model.core import Model
 
 from pm_match.reading.owners import OTHER_STEPS
 from pm_match.reading.parts import Component, UnservedModelError
-from pm_match.reading.probe import compiled, entered_densities, float_type
+from pm_match.reading.probe import compiled, entered_densities, float_type, in_double
 
 # Rounding, as a part of the sizes of all entries together, in double and in single precision; and
 # what it is at least, of data far from zero.
@@ -56,7 +56,8 @@ def declared_density(model: Model, component: Component) -> Density:
         pt.add(*[own.sum() for own in [*found, pt.zeros(())]])
         for found in (graphs, [pt.abs(graph) for graph in graphs])
     )
-    density, _ = compiled(model, [total, sizes])
+    both = [total, sizes]
+    density, _ = compiled(model, in_double(both) if float_type() == "float64" else both)
     return density
 
 
@@ -74,7 +75,7 @@ def check_draw(
         with np.errstate(all="ignore"):
             total, sizes = map(float, density(point))
     except ParameterValueError:
-        # Some parameter is so small that it is 0.
+        # Of a draw that no float holds, such as a precision of 1e-400 from a vague prior.
         return
     away, rounding = abs(total - sum(found)), _ROUNDING[float_type()]
     if not np.isfinite(sum(found)) or np.isnan(away):

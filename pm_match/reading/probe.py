@@ -18,13 +18,14 @@ from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
 from pytensor.compile.mode import Mode, get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.link.basic import PerformLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape
+from pytensor.tensor.variable import TensorConstant
 
 from pm_match.reading.ancestry import RV
 from pm_match.reading.interpret import Interpreted, NotInterpretedError
@@ -405,6 +406,25 @@ def entered_densities(
     return [graph for graph in graphs if values & set(ancestors([graph]))]
 
 
+def in_double(graphs: Sequence[RV]) -> list[RV]:
+    """Make graphs compute in double precision throughout, as far as operations take it.
+
+    PyTensor holds Python's numbers in the smallest type that has them, and computes in single
+    precision what depends on these alone, such as the log gamma functions of a prior.
+    """
+    own: dict[Variable, Variable] = {
+        v: pt.constant(v.data, dtype="float64" if v.dtype.startswith("float") else "int64")
+        for v in ancestors(graphs)
+        if isinstance(v, TensorConstant) and v.dtype in _SMALL
+    }
+    try:
+        return clone_replace([*graphs], own, rebuild_strict=False)
+    except TypeError:
+        # An operation that asks for its inputs as they are.
+        return [*graphs]
+
+
+_SMALL = ("float16", "float32", "int8", "int16", "uint8", "uint16")
 _DENSITIES: tuple[Kept[dict[RV, Any]], Kept[dict[RV, Any]]] = Kept(), Kept()
 
 
