@@ -15,7 +15,7 @@ from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, Dir
 from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
 from pm_match.reading.ancestry import RV, Refusal, WeightsRefusal, a_kind, names, parameters
 from pm_match.reading.context import Context
-from pm_match.reading.densities import DensityCheck, common
+from pm_match.reading.densities import DensityCheck, common, must_be_analytic
 from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
 from pm_match.reading.laws import BETA
 from pm_match.reading.links import MustLink, read_pairs
@@ -105,8 +105,13 @@ def clustering_candidate(
                 f"{weights.name!r} is {a_kind(weights)}; expected StickBreakingWeights, Dirichlet, "
                 "or the Beta sticks of a stick-breaking"
             )
-        context.must_be_free(weights)
-        context.must_be_plain(weights, (SimplexTransform, LogOddsTransform))
+        try:
+            context.must_be_free(weights)
+            context.must_be_plain(weights, (SimplexTransform, LogOddsTransform))
+            for assignment in assignments:
+                must_be_analytic(context, assignment)
+        except Refusal as refusal:
+            raise WeightsRefusal(str(refusal)) from refusal
         shape = context.shapes[weights.name]
         if len(shape) != 1:
             raise WeightsRefusal(

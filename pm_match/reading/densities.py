@@ -66,7 +66,7 @@ class DensityCheck:
     ):
         self._context = context
         for rv in (*variables, *labels):
-            _must_be_analytic(context, rv, analytic)
+            must_be_analytic(context, rv, analytic)
         declared = log_densities(context.model, variables)
         rng = np.random.default_rng(20160401)
         values = _values_of_labels(rng, context, labels, variables)
@@ -128,7 +128,9 @@ class DensityCheck:
         return self.agrees(rv, [log_normal(point[key], *own) for point, own in both])
 
 
-def _must_be_analytic(context: Context, rv: RV, analytic: Callable[[RV], Sequence[RV]]) -> None:
+def must_be_analytic(
+    context: Context, rv: RV, analytic: Callable[[RV], Sequence[RV]] = parameters
+) -> None:
     """Refuse a variable whose distribution random points do not tell."""
     name = not_analytic(context.model, analytic(undivided(rv)))
     if name is not None:

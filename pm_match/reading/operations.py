@@ -88,7 +88,7 @@ def _scalar(node: Apply | None) -> str:
 def _unfit(node: Apply, moving: list[bool]) -> str | None:
     """Return the name of a node's operation if it is not analytic in its `moving` inputs."""
     op = node.op
-    if isinstance(op, OpFromGraph):
+    if isinstance(op, OpFromGraph) and type(op).__name__ not in _ARRAYS:
         inside = op.fgraph
         entering = {v for v, own in zip(inside.inputs, moving, strict=True) if own}
         return _first([*inside.outputs], inside.inputs, entering)

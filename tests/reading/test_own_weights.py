@@ -56,6 +56,20 @@ def favoured():
     counts(pm.Categorical("cluster", p=weights / weights.sum(axis=1, keepdims=True)))
 
 
+def bounded():
+    """Sticks by hand, whose weights are kept from zero."""
+    stick = pm.Beta("stick", 1.0, 2.0, shape=T - 1)
+    p = pt.concatenate([stick, [1.0]]) * pt.concatenate([[1.0], pt.cumprod(1.0 - stick)])
+    p = pt.clip(p, 0.01, 1.0)
+    counts(pm.Categorical("cluster", p / p.sum(), shape=N))
+
+
+def discrete_prior():
+    concentration = pm.DiscreteUniform("concentration", 1, 4)
+    weights = pm.StickBreakingWeights("weights", concentration.astype(float), T - 1)
+    counts(pm.Categorical("cluster", p=weights, shape=N))
+
+
 def beta():
     counts(pm.Bernoulli("cluster", pm.Beta("p", 1.0, 2.0), shape=N))
 
@@ -79,6 +93,8 @@ SERVED = [
     by_group,
     weights_used_twice,
     favoured,
+    bounded,
+    discrete_prior,
     beta,
     logistic,
     some_known,

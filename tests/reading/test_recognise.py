@@ -57,6 +57,10 @@ def stable_sticks():
     return pt.exp(pt.concatenate([pt.log(sticks), [0.0]]) + log_left)
 
 
+def softmax_sticks():
+    return pm.math.softmax(pt.log(stable_sticks()))
+
+
 EQUAL = {
     "as declared": {},
     "dot": {"mean": lambda z, s, w: pt.dot(z[s], w.T)},
@@ -78,6 +82,7 @@ EQUAL = {
     },
     "beta sticks": {"weights": beta_sticks},
     "stable beta sticks": {"weights": stable_sticks},
+    "sticks by softmax": {"weights": softmax_sticks},
     "dirichlet": {"weights": lambda: pm.Dirichlet("weights", np.full(T, 0.8))},
     "known weights": {"weights": lambda: np.array([0.4, 0.3, 0.2, 0.1])},
 }
