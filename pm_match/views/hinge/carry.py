@@ -24,8 +24,8 @@ from scipy.special import log_ndtr
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.scales import factorise
 
-# Where sites begin, and by how much of a variance they may still change in the end.
-_FIRST_SITE, _CLOSE, _MOST_ROUNDS = 0.001, 0.1, 100
+# By how much of a variance sites may still change in the end.
+_CLOSE, _MOST_ROUNDS = 0.1, 100
 
 
 class Coefficients(NamedTuple):
@@ -100,7 +100,8 @@ def approximate(
     what sites say.
     """
     columns = np.asfortranarray(features.T)
-    sites = np.full(len(features), _FIRST_SITE)
+    # Where v is small, so are most sites in the end.
+    sites = np.full(len(features), precision)
     pulls = 2.0 * sites
     for _ in range(_MOST_ROUNDS):
         lower = factorise(dsyrk(1.0, columns * np.sqrt(sites), lower=1), precision)

@@ -77,7 +77,7 @@ class FrequencyMetropolis(HMCStep):
         Times that every frequency moves in a step.
     n_carried : int, default 4
         Moves that carry the coefficients along, of a step that makes some. Each, and one more at
-        the start, takes the time of some twenty evaluations of the evidence. Small problems make
+        the start, takes the time of a dozen evaluations of the evidence. Small problems make
         them in every step; larger ones at random, in as many as the time of a small one allows.
     n_leapfrog : int, default 0
         The most steps of a Hamiltonian move, which turns by a quarter if so many do; with 0 there
