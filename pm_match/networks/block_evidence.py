@@ -21,7 +21,6 @@ from pm_match.networks.families import (
     draw_parameters,
     fill_tables,
     log_block,
-    log_blocks,
     log_constants,
     log_parameters,
 )
@@ -111,9 +110,8 @@ class BlockEvidence:
     def _moved(self, values):
         return values - self.origin if self.origin else values
 
-    def _moved_prior(self, prior: Prior) -> NDArray[np.float64]:
-        first = prior[0] - self.origin if self.family == NORMAL else prior[0]
-        return np.array([first, *prior[1:]])
+    def _moved_prior(self, prior: Prior) -> Prior:
+        return prior[0] - self.origin if self.family == NORMAL else prior[0], *prior[1:]
 
     def _moved_back(self, drawn):
         return (drawn[0] + self.origin, *drawn[1:]) if self.family == NORMAL else drawn
@@ -322,16 +320,6 @@ class BlockEvidence:
             fill_tables(self.family, self.relation.prior[0], self.relation.tables)
         for kernel, *given in self._sums():
             kernel(*given)
-
-    def log_blocks(self, density: Prior, noise: Prior | None) -> float:
-        """Log marginal likelihood at the present state and under any prior, but for a constant."""
-        relation = self.relation
-        none, moved = relation.tables[:, :0], self._moved_prior(density)
-        total = log_blocks(self.family, moved, none, relation.sums, relation.counted)
-        if noise is not None:
-            held, prior = relation.noise[:, None], self._moved_prior(noise)
-            total += log_blocks(self.family, prior, none, held, np.ones(1, np.bool_))
-        return total
 
     def by_label(self, slot_of: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         """S, C and Q (3, T, …) of the blocks by the labels, from the slots of each axis' labels.

@@ -74,10 +74,6 @@ class RelationState(EvidenceState):
             total += float(log_values(relation.family, x, *own).sum())
         return total
 
-    def log_factor(self, point: Point) -> float:
-        """Log evidence under the priors at a point."""
-        return self.evidence.log_blocks(*self.relation.prior(point))
-
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log marginal likelihood by the plain formula."""
         return self.evidence.log_marginal(labels, *self.relation.prior(point))

@@ -219,6 +219,8 @@ def still_common(values: Any, ndim: int, of: str, advice: str = OTHER_STEPS) -> 
     Raise `UnservedModelError` if they differ, as they did nowhere that the model was read at.
     """
     values = np.asarray(values)
+    if values.size == 1:
+        return values.reshape(values.shape[values.ndim - ndim :])
     found = common(values, ndim)
     if found is None and np.isnan(values).all():
         # It is defined for none of them.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -65,7 +66,7 @@ class Assignment:
     known: NDArray[np.int64] | None = None
     parts: tuple[LabelPart, ...] = ()  # of joint labels; the last changes first
 
-    @property
+    @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Which labels (N,) are drawn."""
         return np.ones(self.n_objects, bool) if self.known is None else self.known < 0
@@ -156,12 +157,12 @@ class Clustering:
         """A name for the set of clusters, which no other set has."""
         return self.weights or f"clusters of {self.assignments[0].name}"
 
-    @property
+    @cached_property
     def ends(self) -> NDArray[np.int64]:
         """Where the objects of the second and of later assignments begin."""
         return np.cumsum([assignment.n_objects for assignment in self.assignments])[:-1]
 
-    @property
+    @cached_property
     def slices(self) -> dict[str, slice]:
         """Where the objects of every assignment are among all."""
         starts = [0, *self.ends.tolist()]
@@ -172,7 +173,8 @@ class Clustering:
 
     def by_assignment(self, values: NDArray) -> Iterator[tuple[Assignment, NDArray]]:
         """Give every assignment, and its part of what all objects (N, …) have."""
-        return zip(self.assignments, np.split(values, self.ends), strict=True)
+        own = (values[where] for where in self.slices.values())
+        return zip(self.assignments, own, strict=True)
 
     @property
     def names(self) -> list[str]:

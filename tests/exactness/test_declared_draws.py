@@ -144,7 +144,11 @@ def wrong_features(monkeypatch):
 
 def wrong_networks(monkeypatch):
     right = BlockEvidence._moved_prior
-    monkeypatch.setattr(BlockEvidence, "_moved_prior", lambda self, prior: 1.1 * right(self, prior))
+
+    def wrong(self, prior):
+        return tuple(1.1 * x for x in right(self, prior))
+
+    monkeypatch.setattr(BlockEvidence, "_moved_prior", wrong)
 
 
 def wrong_normals(monkeypatch):

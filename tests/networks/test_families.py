@@ -11,7 +11,7 @@ from pm_match.clusters import protocol
 from pm_match.clusters.evidence import Board
 from pm_match.clusters.protocol import collect
 from pm_match.clusters.relevance import new_relevance
-from pm_match.clusters.sweep import new_partition, place, reassign
+from pm_match.clusters.sweep import log_evidence_of, new_partition, place, reassign
 from pm_match.clusters.units import units
 from pm_match.networks import families
 from pm_match.networks.block_evidence import BlockEvidence
@@ -173,9 +173,14 @@ def test_values_far_from_zero_keep_their_digits():
         out = np.zeros(len(partitions[0].scores))
         scores(partitions[0], evidence.terms[0][1], 5, out)
         drawn = evidence.draw(np.random.default_rng(1), [p.slot_of for p in partitions])
-        found.append((out, evidence.log_blocks((far, 0.5, 2.0, 1.0), None), drawn[0] - far))
+        found.append((out, log_evidence(evidence), drawn[0] - far))
     for near, far in zip(*found, strict=True):
         np.testing.assert_allclose(far, near, atol=1e-6)
+
+
+def log_evidence(evidence):
+    (_, term), *_ = evidence.terms
+    return log_evidence_of(collect([term]), 0)
 
 
 @njit
@@ -213,12 +218,12 @@ def test_scores_of_blocks_far_beyond_the_tables():
             out = np.zeros(len(partition.scores))
             n_slots = int(partition.n_slots[0])
             old, slot_of = int(partition.label[unit]), partition.slot_of.copy()
-            here = evidence.log_blocks(prior, noise)
+            here = log_evidence(evidence)
             for label in {-1, 0, 1, 2} - {old}:
                 out[:] = 0.0
                 scores(partition, term, unit, out)
                 reassign(partition, terms, unit, label)
-                there = evidence.log_blocks(prior, noise)
+                there = log_evidence(evidence)
                 candidate = n_slots if label < 0 else slot_of[label]
                 start = n_slots if old < 0 else slot_of[old]
                 assert out[candidate] - out[start] == pytest.approx(there - here, abs=2e-8)
