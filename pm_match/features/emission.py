@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.kept import Kept
+from pm_match.numerics.kept import Kept
 from pm_match.numerics.masked import MaskedTable, pattern_grams
 
 _LOG_2PI = log(2.0 * pi)

@@ -15,8 +15,8 @@ from pymc.model.core import Model
 from pytensor.tensor.random.basic import MvNormalRV
 
 from pm_match.features.emission import Emission, with_deviations
-from pm_match.features.kept import Kept
 from pm_match.features.parts import Background, Parameter, Setting
+from pm_match.numerics.kept import Kept
 from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.ancestry import RV, Refusal, mean, scale, undivided
 from pm_match.reading.context import Context

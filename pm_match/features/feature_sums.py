@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 
 from pm_match.features.emission import Emission, block_roots
-from pm_match.features.kept import Kept
+from pm_match.numerics.kept import Kept
 from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.sums import add_up
 

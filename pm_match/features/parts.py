@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums
-from pm_match.features.kept import Kept
+from pm_match.numerics.kept import Kept
 from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.parts import Point, UnservedModelError

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pm_match.normal.normal_rows import NormalWishartPrior
+from pm_match.numerics.kept import Kept
 from pm_match.numerics.polar import polar_factor
 from pm_match.reading.evidence import Evidence, Table
 from pm_match.reading.parts import Clustering, Point, UnservedModelError
@@ -42,6 +43,7 @@ class Alignment:
     logs: bool  # whether the scale is sampled as its log
     # mean and precision of every entry (of the log of the scale), at a point
     priors: dict[str, Callable] = field(repr=False)
+    _kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -50,15 +52,14 @@ class Alignment:
 
     def read(self, point: Point, d: int) -> Map:
         """Read the map, of vectors of d numbers, from a point."""
-        q, scale, intercept = np.eye(d), 1.0, np.zeros(d)
-        if self.orientation:
-            q = polar_factor(point[self.keys[self.orientation]])
-        if self.scale:
-            value = float(point[self.keys[self.scale]])
-            scale = float(np.exp(value)) if self.logs else value
-        if self.intercept:
-            intercept = np.asarray(point[self.keys[self.intercept]])
-        return Map(q, scale, intercept)
+        names = self.orientation, self.scale, self.intercept
+        return self._kept(self._map, d, *(point[self.keys[n]] if n else None for n in names))
+
+    def _map(self, d: int, raw, size, intercept) -> Map:
+        """Make the map of what its variables hold, None for those that are not there."""
+        q = np.eye(d) if raw is None else polar_factor(raw)
+        scale = 1.0 if size is None else float(np.exp(size) if self.logs else size)
+        return Map(q, scale, np.zeros(d) if intercept is None else np.asarray(intercept))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from pm_match.normal.parts import (
     PrecisionFactor,
     ScaleMatrix,
 )
+from pm_match.numerics.kept import Kept
 from pm_match.reading.ancestry import (
     RV,
     Refusal,
@@ -39,7 +40,6 @@ from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.coarsen import powers
 from pm_match.reading.context import Context
 from pm_match.reading.densities import FAR, DensityCheck, common, still_common
-from pm_match.reading.evidence import Point
 from pm_match.reading.probe import chosen_objects
 
 # What is said of values that are not finite.
@@ -448,8 +448,12 @@ def _prior_function(context: Context, centers: RV, precision: RV, check: Density
             )
     first, second = repr(centers.name), repr(precision.name)
 
+    free = context.ancestry.of([mean(centers), scale(centers)]) - {precision}
+    keys = [context.key(rv) for rv in free | context.ancestry.of(parameters(precision))]
+
     # Of the context, only this: what is read must not keep its model.
-    def prior(point: Point) -> NormalWishartPrior:
+    def made(*values: Any) -> NormalWishartPrior:
+        point = dict(zip(keys, values, strict=True))
         (center, covariance), (nu, lower) = of_means(point), of_precision(point)
         inverse = np.linalg.inv(still_common(lower, 2, second))
         center = still_common(np.broadcast_to(center, (n, d)), 1, first)
@@ -460,11 +464,8 @@ def _prior_function(context: Context, centers: RV, precision: RV, check: Density
             inverse.T @ inverse,
         )
 
-    free = context.ancestry.of([mean(centers), scale(centers)]) - {precision}
-    if free | context.ancestry.of(parameters(precision)):
-        return prior
-    constant = prior({})
-    return lambda point: constant
+    kept = Kept()
+    return lambda point: kept(made, *(point[key] for key in keys))
 
 
 def _objects_of_rows(

@@ -8,12 +8,12 @@ class Kept:
     """What was made last, for as long as it is of the same objects, or equal numbers."""
 
     def __init__(self) -> None:
-        self._of: tuple[Any, ...] = ()
+        self._of: tuple[Any, ...] | None = None
         self._found: Any = None
 
     def __call__(self, make: Callable[..., Any], *of: Any) -> Any:
         """Return ``make(*of)``, which nothing but these enters."""
-        if len(of) != len(self._of) or not all(map(_same, of, self._of)):
+        if self._of is None or len(of) != len(self._of) or not all(map(_same, of, self._of)):
             self._found, self._of = make(*of), of
         return self._found
 
