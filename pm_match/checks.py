@@ -155,16 +155,16 @@ def check_option(name: str, value: Any, options: Sequence[str]) -> None:
         raise ValueError(f"{name}: expected {listed} or {options[-1]!r}; found {value!r}")
 
 
-def check_seed(name: str, value: Any) -> None:
-    """Refuse what no random numbers can be made from."""
-    if isinstance(value, np.random.RandomState):
-        return
+def check_seed(random_seed: Any) -> None:
+    """Refuse what no generator can be made from."""
     try:
-        np.random.default_rng(value)
+        if isinstance(random_seed, np.random.RandomState):
+            raise TypeError  # no others can be spawned from it
+        np.random.default_rng(random_seed)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{name}: expected a whole number of at least 0, a sequence of such, a NumPy generator "
-            f"or None; found {value!r}"
+            "random_seed: expected a whole number of at least 0, a sequence of such, a NumPy "
+            f"generator or None; found {random_seed!r}"
         ) from None
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.util import get_random_generator
 
+from pm_match.checks import check_seed
 from pm_match.matching import best_chain
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.log_predictive import log_predictive
@@ -99,6 +100,7 @@ def compare_matchings(
     """
     if len(models) < 2:
         raise ValueError(f"models: expected at least two to compare; found {len(models)}")
+    check_seed(random_seed)
     first, *others = models
     units = {first: 0.0} | {
         name: _log_units(first, models[first], name, models[name]) for name in others

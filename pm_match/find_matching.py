@@ -13,7 +13,7 @@ from pymc.backends.base import MultiTrace
 from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 
-from pm_match.checks import check_count, warn
+from pm_match.checks import check_count, check_seed, warn
 from pm_match.matching.draws import FLAGS
 from pm_match.metrics import adjusted_rand_index
 from pm_match.progress import PATIENCE, SearchProgress, saying, silent
@@ -137,6 +137,7 @@ def find_matching(
     """
     model = modelcontext(model)
     check_count("starts", starts)
+    check_seed(random_seed)
     if cores is not None:
         check_count("cores", cores)
     search = _Start(model)

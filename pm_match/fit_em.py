@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model, modelcontext
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import warn
+from pm_match.checks import check_seed, warn
 from pm_match.features.parts import Features
 from pm_match.find_matching import find_matching, one_draw
 from pm_match.networks.parts import Relation
@@ -124,6 +124,7 @@ def fit_em(
     """
     model = modelcontext(model)
     check_ascent(starts, tolerance, max_iterations)
+    check_seed(random_seed)
     structure = read(model)
     with (
         threadpool_limits(1, user_api="blas"),

@@ -17,7 +17,15 @@ from pymc.model.core import Model, modelcontext
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, check_counts, check_positive, did_you_mean, type_name, warn
+from pm_match.checks import (
+    check_count,
+    check_counts,
+    check_positive,
+    check_seed,
+    did_you_mean,
+    type_name,
+    warn,
+)
 from pm_match.landmarks import add_counts, choose_landmarks, landmarks_of
 from pm_match.matching.memory import gibibytes, limit
 from pm_match.progress import SearchProgress, drawn_over, saying, silent
@@ -196,6 +204,7 @@ def sample(
     check_count("tune", tune, 0)
     kwargs |= {"tune": tune} if cores is None else {"tune": tune, "cores": cores}
     check_init(init)
+    check_seed(random_seed)
     if isinstance(random_seed, np.ndarray):
         random_seed = random_seed.tolist()
     if isinstance(kwargs.get("var_names"), str):

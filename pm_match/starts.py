@@ -11,7 +11,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
-from pm_match.checks import check_count, check_option, type_name
+from pm_match.checks import check_count, check_option, check_seed, type_name
 from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
@@ -92,6 +92,7 @@ def initial_points(
     model = modelcontext(model)
     check_count("chains", chains, 1)
     check_init(init)
+    check_seed(random_seed)
     structure = read(model)
     if structure.empty:
         raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 
 import pm_match as pmm
@@ -37,3 +38,30 @@ def test_warnings_of_threads_are_at_no_line():
     (own,) = caught
     assert str(own.message) == "something"
     assert own.filename == "pm_match"
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "one", np.random.RandomState(1)], ids=str)
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (pmm.match, [{}]),
+        (pmm.sample, []),
+        (pmm.sample_sharded, [None, {}]),
+        (pmm.find_matching, []),
+        (pmm.initial_points, []),
+        (pmm.fit_em, []),
+        (pmm.choose_n_factors, [pm.Model, [2]]),
+        (pmm.compare_matchings, [{"one": None, "two": None}]),
+        (pmm.partition_estimate, [None]),
+        (pmm.assign, [None, None, {"a": None}]),
+        (pmm.impute, [None, None]),
+        (pmm.predict, [None, None]),
+    ],
+    ids=lambda own: getattr(own, "__name__", ""),
+)
+def test_bad_seeds_are_refused_before_all_else(function, given, seed):
+    with (
+        pm.Model(),
+        pytest.raises(ValueError, match="random_seed: expected a whole number of at least 0, "),
+    ):
+        function(*given, random_seed=seed)

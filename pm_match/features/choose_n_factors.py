@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.util import get_random_generator
 
-from pm_match.checks import check_count, check_option, type_name
+from pm_match.checks import check_count, check_option, check_seed, type_name
 from pm_match.features.parts import Features
 from pm_match.features.search.feature_problem import FeatureProblem
 from pm_match.features.search.plain import Mode, find_mode, problem_of
@@ -120,6 +120,7 @@ def choose_n_factors(
     check_count("starts", starts)
     if cores is not None:
         check_count("cores", cores)
+    check_seed(random_seed)
     rng = get_random_generator(random_seed)
     problems = {k: _read_problem(model_factory, k) for k in numbers}
     data = problems[numbers[0]].domains

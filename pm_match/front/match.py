@@ -90,7 +90,7 @@ def match(
     3     n4      s1        0.760    0.35
     """
     check_spelling(match, options)
-    check_seed("random_seed", random_seed)
+    check_seed(random_seed)
     prepared = prepare(
         data,
         links=links,

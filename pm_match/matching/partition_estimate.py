@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, check_seed
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.given_labels import attrs_of, by_size
 from pm_match.matching.least_loss import least_loss
@@ -127,6 +127,7 @@ def partition_estimate(
     """
     check_loss(loss, ESTIMATED)
     check_count("n_starts", n_starts)
+    check_seed(random_seed)
     if max_clusters is not None:
         check_count("max_clusters", max_clusters)
     sets = read_sets(idata, var_names, group, sample_dims)

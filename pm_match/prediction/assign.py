@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import logsumexp, softmax
 
-from pm_match.checks import check_count, warn
+from pm_match.checks import check_count, check_seed, warn
 from pm_match.matching import partition_estimate
 from pm_match.matching.draws import (
     FLAGS,
@@ -169,6 +169,7 @@ def assign(
             "new_data: expected a mapping from domains' names to what is seen of new objects; "
             f"found {new_data if isinstance(new_data, Mapping) else type(new_data).__name__!r}"
         )
+    check_seed(random_seed)
     if top is not None:
         check_count("top", top)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)

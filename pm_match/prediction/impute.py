@@ -8,6 +8,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.checks import check_seed
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.components import Components, draw_weights, predicted
@@ -102,6 +103,7 @@ def impute(
     >>> filled["a"].shape, int(filled["a"].isnull().sum())
     ((60, 20), 0)
     """
+    check_seed(random_seed)
     levels = interval_levels(ci_prob)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     rng = np.random.default_rng(random_seed)

@@ -13,7 +13,7 @@ from pymc.model.core import Model, modelcontext
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, warn
+from pm_match.checks import check_count, check_seed, warn
 from pm_match.find_matching import find_matching
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
@@ -167,6 +167,7 @@ def sample_sharded(
         check_count("chunk_size", chunk_size)
     if client is not None:
         workers_of(client)
+    check_seed(random_seed)
     store = None if labels is None else Store(labels)
     rng = get_random_generator(random_seed)
     seed, search_seed = (int(rng.integers(2**63)) for _ in range(2))

@@ -605,11 +605,6 @@ BAD = {
         TypeError,
         "match: no argument 'drows'; did you mean 'draws'",
     ),
-    "seed": (
-        lambda: pmm.match({"a": frame()}, random_seed=-1),
-        ValueError,
-        "random_seed: expected a whole number of at least 0, .*; found -1",
-    ),
     "option of another": (
         lambda: pmm.prepare({"a": frame()}).declare(power=0.5),
         TypeError,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 from scipy.special import expit, softmax
 
-from pm_match.checks import no_such
+from pm_match.checks import check_seed, no_such
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.points import RecordedPoints
@@ -113,6 +113,7 @@ def predict(
     >>> found["probability"].dims
     ('chain', 'draw', 'object')
     """
+    check_seed(random_seed)
     levels = interval_levels(ci_prob)
     points = RecordedPoints(idata, model, group, sample_dims, num_draws)
     part, hinge = _find(points.structure, label)
