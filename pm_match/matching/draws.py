@@ -142,16 +142,33 @@ def full_name(names: Iterable[Any], name: Any, prefix: str = PREFIX) -> str:
         if own in there:
             return own
     similar = [own for own in there if own.startswith(prefix)]
-    parts = [own for own in similar if own.startswith(f"{domain}_")]
-    if len(parts) == 1:
-        return parts[0]
-    if parts:
-        short = [own.removeprefix(prefix) for own in parts]
+    types = _types_of(domain, similar)
+    if len(types) == 1:
+        return f"{domain}_{types[0]}"
+    if types:
+        short = [f"{domain}_{own}".removeprefix(prefix) for own in types]
         raise KeyError(f"{name!r} has several types of objects: say which, of {short}")
     if prefix == PREFIX and not_recorded(there):
         raise KeyError(f"no variable {name!r} among the draws: {NOT_RECORDED}")
     near = did_you_mean(name, [*(own.removeprefix(prefix) for own in similar), *similar])
     raise KeyError(f"no variable {name!r} among the draws; there are {similar or there}{near}")
+
+
+def _types_of(domain: str, names: Sequence[str]) -> list[str]:
+    """List the types of a network's objects: "person", where there is "cluster_firm_person".
+
+    Names that only begin alike are of others: all networks have the same types, so that neither
+    "firm_2" nor "firm_2_person" says one of "firm".
+    """
+    ends = [own.removeprefix(f"{domain}_") for own in names if own.startswith(f"{domain}_")]
+    others = [own for own in names if not own.startswith(f"{domain}_")]
+    return [
+        end
+        for end in ends
+        if end.isidentifier()
+        and not any(end.endswith(f"_{other}") for other in ends)
+        and (not others or any(own.endswith(f"_{end}") for own in others))
+    ]
 
 
 def titled(draws: Any, titles: Mapping[str, str], group: str = "posterior") -> Any:

@@ -74,9 +74,30 @@ def test_a_network_of_one_type_is_known_by_its_name():
     dims = ("chain", "draw")
     one = xr.Dataset({f"cluster_{n}_person": ((*dims, n), labels) for n in "ab"})
     assert pmm.match_probability(one, "a", "b").shape == (3, 3)
-    two = one.assign({"cluster_a_firm": ((*dims, "f"), labels)})
+    two = one.assign({f"cluster_{n}_firm": ((*dims, f"{n}_firm"), labels) for n in "ab"})
     with pytest.raises(KeyError, match=r"'a' has several types .* \['a_person', 'a_firm'\]"):
         pmm.match_probability(two, "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["firm_person", "firm_2_person", "firm_big_person"], "firm_person"),
+        (["firm_big_person", "firm_person", "shop_person"], "firm_person"),
+        (["firm_big", "shop"], None),
+        (["firm_2", "firm_3"], None),
+        (["firm_2_person", "shop_person"], None),
+    ],
+)
+def test_names_that_begin_alike_are_of_others(names, expected):
+    labels = xr.Dataset(
+        {f"cluster_{n}": (("chain", "draw", n), np.zeros((1, 2, 3), int)) for n in names}
+    )
+    if expected is None:
+        with pytest.raises(KeyError, match=r"no variable 'firm' among the draws; there are \['clu"):
+            pmm.unmatched_probability(labels, "firm")
+    else:
+        assert pmm.unmatched_probability(labels, "firm").dims == (expected,)
 
 
 @pytest.mark.parametrize("asked", ASKED)
