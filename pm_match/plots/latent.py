@@ -160,9 +160,9 @@ def plot_latent(
             **{f"{side}label": f"{rank} principal axis ({share:.0%} of the clusters' variance)"}
         )
     handles, names = axis.get_legend_handles_labels()
-    legend = axis.legend(
-        handles, names, title="domain", loc="upper left", bbox_to_anchor=(1, 1), frameon=False
-    )
+    # Axes that were given may have no room beside them.
+    where: dict[str, Any] = {} if ax else {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+    legend = axis.legend(handles, names, title="domain", frameon=False, **where)
     for handle in legend.legend_handles:
         handle.set(facecolor="white", edgecolor="black", alpha=1, sizes=[35])
     axis.spines[["top", "right"]].set_visible(False)

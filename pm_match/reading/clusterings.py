@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.logprob.transforms import LogOddsTransform, SimplexTransform
+from pymc.model.core import Model
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BernoulliRV, BetaRV, CategoricalRV, DirichletRV
 
+from pm_match.checks import plain
 from pm_match.numerics.stick_breaking import dirichlet_sticks, known_sticks, log_weights
 from pm_match.reading.ancestry import RV, Refusal, WeightsRefusal, a_kind, names, parameters
 from pm_match.reading.context import Context
@@ -19,7 +21,14 @@ from pm_match.reading.densities import DensityCheck, common, must_be_analytic
 from pm_match.reading.known_labels import UNKNOWN, WEIGHTS, Known
 from pm_match.reading.laws import BETA
 from pm_match.reading.links import MustLink, read_pairs
-from pm_match.reading.parts import Assignment, Clustering, Joint, LabelPart, linked_parts
+from pm_match.reading.parts import (
+    Assignment,
+    Clustering,
+    Joint,
+    LabelPart,
+    UnservedModelError,
+    linked_parts,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +162,7 @@ def clustering_candidate(
             np.concatenate([own[rv] if rv in own else np.full(n, -1) for rv, n in sizes]),
             links,
             apart,
-            lambda i: _titled(sizes, i),
+            lambda i: _titled(context.model, sizes, i),
         ),
         {rv: joint[rv.name] for rv in assignments if joint and rv.name in joint},
     )
@@ -178,12 +187,14 @@ def _observed_labels(
     return np.where(labels == UNKNOWN, -1, labels)
 
 
-def _titled(sizes: Sequence[tuple[RV, int]], place: int) -> str:
-    """Name an object by its assignment and its place there."""
+def _titled(model: Model, sizes: Sequence[tuple[RV, int]], place: int) -> str:
+    """Name an object by its assignment, and its label or its place there."""
     ends = np.cumsum([n for _, n in sizes])
     own = int(np.searchsorted(ends, place, side="right"))
     rv, n = sizes[own]
-    return f"{rv.name}[{place - ends[own] + n}]"
+    (dim,) = model.named_vars_to_dims.get(rv.name, (None,))
+    labels = model.coords.get(dim) or range(n)
+    return f"{rv.name}[{plain(labels[place - ends[own] + n])!r}]"
 
 
 def _spread(
@@ -199,18 +210,20 @@ def _spread(
     label[part[seen]] = known[seen]
     differs = np.flatnonzero(label[part] != np.where(seen, known, label[part]))
     if differs.size:
-        raise Refusal(
-            f"{titled(differs[0])} is linked to an object with another observed label: "
-            "no labels are possible"
+        raise UnservedModelError(
+            f"{titled(differs[0])}: expected links to objects with the same observed label; found "
+            "one with another"
         )
     one, other = label[part[apart]].T
     for where, what in (
-        (part[apart[:, 0]] == part[apart[:, 1]], "are linked"),
-        ((one == other) & (one >= 0), "have the same observed label"),
+        (part[apart[:, 0]] == part[apart[:, 1]], "a link"),
+        ((one == other) & (one >= 0), "the same observed label"),
     ):
         if where.any():
             pair = " and ".join(map(titled, apart[where][0]))
-            raise Refusal(f"{pair} cannot be linked, and {what}: no labels are possible")
+            raise UnservedModelError(
+                f"{pair} are kept apart: expected them in different clusters; found {what}"
+            )
     return label[part]
 
 

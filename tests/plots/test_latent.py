@@ -148,3 +148,13 @@ def test_the_best_draw_of_runs_that_were_put_together(idata):
     last = plots.plot_latent(both["posterior"], data).axes[0].collections[0]
     (expected,) = plots.plot_latent(posterior, data).axes
     np.testing.assert_allclose(last.get_offsets(), expected.collections[0].get_offsets())
+
+
+def test_the_legend_is_within_a_figure_that_was_given(idata):
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots()
+    plots.plot_latent(idata, ax=axis)
+    figure.canvas.draw()
+    legend = axis.get_legend().get_window_extent()
+    assert figure.bbox.x0 <= legend.x0 < legend.x1 <= figure.bbox.x1

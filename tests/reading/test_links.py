@@ -150,7 +150,7 @@ def test_starts_keep_objects_apart(model):
                 (pmm.must_link, {"cluster_a": [0, 1], "cluster_b": [0, 0]}),
                 (pmm.cannot_link, {"cluster_a": [[0, 1]]}),
             ],
-            r"cluster_a\[0\] and cluster_a\[1\] cannot be linked, and are linked: no labels",
+            r"cluster_a\[0\] and cluster_a\[1\] are kept apart: expected .*; found a link",
         ),
         (
             [(pmm.cannot_link, {"cluster_a": [0], "cluster_b": [5]})],
@@ -176,3 +176,16 @@ def test_too_few_clusters_are_told(model):
     (clustering,) = read(model).clusterings
     with pytest.raises(UnservedModelError, match="cannot be linked; it has 3 clusters"):
         clustering.respected(np.zeros(6, np.int64))
+
+
+def test_contradictions_name_the_users_objects():
+    labels = np.ma.masked_array([0, 1, 0], mask=[False, False, True])
+    with pm.Model(coords={"o": ["x", "y", "z"]}) as model:
+        weights = pm.Dirichlet("weights", np.ones(3))
+        a = pm.Categorical("cluster_a", weights, observed=labels, dims="o")
+        pm.Normal("v", pm.Normal("mean", shape=3)[a], 1.0, observed=np.zeros(3))
+        pmm.must_link("known", {"cluster_a": [[0, 1]]})
+    with pytest.raises(
+        UnservedModelError, match=r"^cluster_a\['x'\]: .* same observed label; found"
+    ):
+        pmm.steps(model)
