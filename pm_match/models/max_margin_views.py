@@ -8,12 +8,12 @@ import pandas as pd
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-import xarray as xr
 from numpy.typing import NDArray
 
 from pm_match.checks import check_count, check_counts, check_flag, check_pair, counts_by_name
 from pm_match.models.declare import check_all_positive, cluster_weights, real
 from pm_match.models.shared_factors import declare_views
+from pm_match.tables.order import in_order
 from pm_match.tables.paired_views import as_paired_views
 from pm_match.views.hinge import Hinge, fourier_features
 
@@ -207,8 +207,6 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
             f"object of type {type(labels).__name__}"
         )
     given: Any = labels
-    if isinstance(labels, xr.DataArray) and labels.ndim == 1:
-        given = labels.to_series() if labels.dims[0] in labels.coords else labels.to_numpy()
     if isinstance(labels, np.ma.MaskedArray):
         # Not by `filled`, for which None is a default.
         given = labels.data.astype(object)
@@ -218,9 +216,7 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
             f"labels: expected one for each of {len(objects)} objects; found shape "
             f"{np.shape(given)}"
         )
-    plain = not isinstance(given, pd.Series)
-    series = pd.Series(list(given), dtype=object) if plain else _in_order(given, objects)
-    codes, classes = _factorised(series)
+    codes, classes = _factorised(pd.Series(list(in_order("labels", given, objects)), dtype=object))
     if len(classes) < 2:
         raise ValueError(
             "labels: expected two or more classes among labelled objects; found "
@@ -229,21 +225,6 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
     if len(classes) == 2:
         return np.where(codes < 0, np.nan, 2.0 * codes - 1.0), classes
     return np.where(codes < 0, np.nan, codes), classes
-
-
-def _in_order(series: pd.Series, objects: NDArray) -> pd.Series:
-    """Bring labels into the order of the objects, by their index."""
-    index = series.index.astype(objects.dtype) if objects.dtype.kind == "U" else series.index
-    if index.is_unique and set(index) == set(pd.Index(objects)):
-        return series.set_axis(index).loc[objects]
-    # An index that nobody set; beside numbered objects it can be what other rows are left of.
-    if series.index.equals(pd.RangeIndex(len(series))) and objects.dtype.kind not in "iuf":
-        return series
-    raise ValueError(
-        "labels: expected the index of the Series to be the labels of the views' objects; "
-        f"found {index[:3].tolist()}, ... where the views have {objects[:3].tolist()}, .... Pass "
-        "an array if the labels are in the objects' order"
-    )
 
 
 def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray[Any]]:

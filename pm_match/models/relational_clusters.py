@@ -40,7 +40,6 @@ from pm_match.networks.data import (
     default_types,
 )
 from pm_match.tables.domains import as_labels, check_names
-from pm_match.tables.order import in_order
 
 # What the two numbers of a prior on densities or noise are.
 _PARAMETERS = {
@@ -461,17 +460,7 @@ def _check_exposure(exposure, networks) -> dict[str, Any]:
             f"exposure: expected an entry for each of the networks {list(networks)}; "
             f"found {list(exposure)}"
         )
-    return {name: _of_objects(name, own, networks[name]) for name, own in exposure.items()}
-
-
-def _of_objects(name: str, exposure: Any, network: Network) -> Any:
-    """Bring the exposures of a network to the order of its objects; leave what are none."""
-    if not isinstance(exposure, list | tuple) or len(exposure) > len(network.labels):
-        return exposure
-    return [
-        in_order(f"exposure[{name!r}], axis {axis}", own, network.labels[axis])
-        for axis, own in enumerate(exposure)
-    ]
+    return dict(exposure)
 
 
 def _check_types_of_links(linked: Mapping[str, Any], known: Mapping[str, str]) -> None:

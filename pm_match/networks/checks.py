@@ -18,6 +18,7 @@ from pytensor.tensor.random.basic import CategoricalRV
 
 from pm_match.networks.data import COUNTS, Network
 from pm_match.reading.probe import evaluate
+from pm_match.tables.order import in_order
 
 
 def check_axes(
@@ -267,6 +268,9 @@ def check_exposure(
         if given is None:
             checked.append(None)
             continue
+        if network is not None:
+            said = f"{where}: exposure on axis {axis}"
+            given = in_order(said, given, network.labels[axis])
         vector = np.array(given, np.float64)
         if vector.shape != (n,):
             raise ValueError(

@@ -111,7 +111,7 @@ def test_numbered_objects_have_the_labels_of_their_numbers():
         signs = signs_of(max_margin_views(views, plain, **SMALL))
         np.testing.assert_array_equal(signs, labels)
     others = {"x": views["x"].set_axis(range(1, 7))}
-    with pytest.raises(ValueError, match=r"expected the index.*found \[0, 1, 2\].*\[1, 2, 3\]"):
+    with pytest.raises(ValueError, match="expected labels of objects in the index; found '0'"):
         max_margin_views(others, labels, **SMALL)
 
 
@@ -151,7 +151,6 @@ def test_other_units_say_the_same():
         ([1, -1, 0.5, 1, -1, 1], ValueError, "found the fraction 0.5"),
         ([1, -1, np.inf, 1, -1, 1], ValueError, "infinite"),
         ("abcdef", TypeError, "labels: expected an array"),
-        (pd.Series([1, -1] * 3, index=list("abcdef")), ValueError, "expected the index"),
     ],
 )
 def test_bad_labels(labels, error, message):
@@ -205,7 +204,7 @@ def test_a_series_turned_round_keeps_its_labels():
     labels = pd.Series([1, -1, 1, 1, -1, -1])
     found, turned = (signs_of(declared(own)) for own in (labels, labels[::-1]))
     np.testing.assert_array_equal(turned, found)
-    with pytest.raises(ValueError, match=r"expected the index.*found \[3, 4, 5\]"):
+    with pytest.raises(ValueError, match=r"labels: expected labels of objects .*; found '6'"):
         declared(pd.concat([labels, labels], ignore_index=True)[3:9])
 
 

@@ -222,22 +222,22 @@ def test_exposures_and_known_clusters_are_matched_by_labels():
     data.index = [f"d{i}" for i in range(len(data))]
     own = pd.Series(np.arange(len(data)), data.index)
 
-    def declared(given):
+    def declared(given, known=own):
         return relational_clusters(
             {"a": data},
             family="poisson",
             relevance=False,
             exposure={"a": (given + 1.0, None)},
-            known={"a_row": given},
+            known={"a_row": known},
         )
 
     for given in (own, own.iloc[::-1], own.iloc[::-1].rename_axis("row").to_xarray()):
-        model = declared(given)
+        model = declared(given, given)
         exposure = model["a"].owner.op.split(model["a"].owner.inputs[2:]).exposure[0].data
         assert exposure.tolist() == (own + 1.0).tolist()
         assert model.rvs_to_values[model["cluster_a_row"]].data.tolist() == own.tolist()
     with pytest.raises(
-        ValueError, match=r"exposure\['a'\], axis 0: expected labels of.*found 'x0'"
+        ValueError, match=r"BlockNetwork 'a': exposure on axis 0: expected labels of.*found 'x0'"
     ):
         declared(own.add_prefix("x").rename(index=lambda label: label.replace("d", "")))
 

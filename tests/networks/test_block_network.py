@@ -674,6 +674,18 @@ def test_exposures_and_normal_parameters_are_read_back():
     assert exposure[1].tolist() == [1.0, 2.0]
 
 
+def test_exposures_are_matched_by_the_names_of_objects():
+    data = pd.DataFrame(1, index=list("abc"), columns=list("de"))
+    with pm.Model():
+        counts = BlockNetwork(
+            "x", [pt.lvector(), pt.lvector()], pt.dmatrix(), family="poisson",
+            exposure=(pd.Series([3.0, 1.0, 2.0], list("cab")), [5.0, 4.0]), observed=data,
+        )  # fmt: skip
+    first, second = read_block_network(counts).exposure
+    assert first.tolist() == [1.0, 2.0, 3.0]
+    assert second.tolist() == [5.0, 4.0]
+
+
 def test_a_network_observed_later_has_the_same_log_probability(model):
     table = np.array([[0, 1, 1], [2, 3, 1], [-1, -1, 0]], float)
     observed = pm.observe(model, {"free": table})
