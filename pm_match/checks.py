@@ -185,6 +185,11 @@ def plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 
+def joined(label: Any) -> Any:
+    """Give a label of several levels as text; others as they are."""
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else label
+
+
 def label_text(label: Any) -> str:
     """Give a label as text: a column of whole numbers that has holes is one of floats."""
     whole = isinstance(label, float | np.floating) and label.is_integer()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,12 @@ from pm_match.models.mixture import observed_columns
 from pm_match.tables.standardise import principal_components, standardise
 
 
-def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> Any:
+def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> tuple[pd.Index, Any]:
     """Bring new objects of a domain to what `pm_match.assign` expects of them.
 
     `prepared`: of tables; `name`: the domain, as variables call it; `table`: with columns of those
-    that the domain has. Return it by observed variable, where there are several. Raise `ValueError`
-    if the table has no column that is used.
+    that the domain has. Return the objects' labels; the table, by observed variable where there are
+    several. Raise `ValueError` if the table has no column that is used.
 
     Warn of columns that are not there, and of categories that were never seen.
     """
@@ -39,12 +38,15 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> An
         ]
         where, table = str(table), read_table_file(Path(table), looked, text, id)
     frame, _ = look_at_table(where, table, id, looked, new=True)
-    mixed = prepared.model == "mixture"
-    used = list(prepared.data[name].columns if mixed else prepared.numeric()[name].columns)
+    own = prepared.data if prepared.model == "mixture" else prepared.numeric()
+    used = list(own[name].columns)
     if missing := [column for column in used if column not in frame]:
         warn(f"{where}: columns {missing} are not there; their values are taken as missing.")
-    frame = frame.reindex(columns=used)
-    if mixed:
+    return frame.index, _taken(prepared, name, frame.reindex(columns=used), where)
+
+
+def _taken(prepared: PreparedData, name: str, frame: pd.DataFrame, where: str) -> Any:
+    if prepared.model == "mixture":
         return _by_variable(prepared, name, frame, where)
     if prepared.raw:
         frame = pd.DataFrame(standardise({name: frame}, like=prepared.raw)[name].to_pandas())
@@ -85,11 +87,11 @@ def _by_variable(
     return found
 
 
-def placed(found: xr.Dataset, titles: Mapping[str, str]) -> pd.DataFrame:
+def placed(found: xr.Dataset, objects: pd.Index, prepared: PreparedData) -> pd.DataFrame:
     """Say of every new object where it belongs: its cluster, and its likeliest partners.
 
-    `found`: what `pm_match.assign` says of a domain, with ``top=1``; `titles`: what to call the
-    domains. Return what `MatchResult.assign` does.
+    `found`: what `pm_match.assign` says of a domain, with ``top=1``; `objects`: their labels.
+    Return what `MatchResult.assign` does.
     """
     probability = found["probability"]
     best = probability.argmax("cluster").to_numpy()
@@ -99,7 +101,8 @@ def placed(found: xr.Dataset, titles: Mapping[str, str]) -> pd.DataFrame:
         "unseen": found["unseen"].to_numpy(),
         "log_predictive": found["log_predictive"].to_numpy(),
     }
-    for name, title in titles.items():
-        columns[f"partner_{title}"] = found[f"partner_{name}"].to_numpy()[:, 0]
+    for name, title in prepared.titles.items():
+        partners = found[f"partner_{name}"].to_numpy()[:, 0]
+        columns[f"partner_{title}"] = prepared.own_labels(name, partners)
         columns[f"match_{title}"] = found[f"match_{name}"].to_numpy()[:, 0]
-    return pd.DataFrame(columns, pd.Index(found[probability.dims[0]].to_numpy(), name="object"))
+    return pd.DataFrame(columns, objects)

@@ -153,6 +153,15 @@ class PreparedData:
             values = np.concatenate([values, values[below]])
         return scipy.sparse.coo_array((values, (index[:, 0], index[:, 1])), shape=network.shape)
 
+    def own_labels(self, name: str, labels: Any) -> Any:
+        """Give objects of a table, by their labels in draws, the labels that the table has."""
+        own = self.data[name].index
+        there = pd.Index(as_labels(name, "row", own))
+        if own.equals(there):
+            return labels
+        at = there.get_indexer(pd.Index(labels))
+        return own.to_flat_index().take(at).where(at >= 0, None)
+
     def axes(self) -> dict[str, tuple[str, str | None]]:
         """Give what every assignment is of, ``cluster_<name>`` by its name: domain and type."""
         if self.kind == "tables":
@@ -443,7 +452,8 @@ def prepare(
             )
         found.raw.update(found.numeric())
         for name, own in scaled(found.raw).items():
-            found.data[name] = pd.DataFrame(own.to_pandas())
+            raw = found.raw[name]
+            found.data[name] = pd.DataFrame(own.to_numpy(), raw.index, raw.columns)
     for said in _left_out_of(found, chosen):
         found.notes.append(said)
         warn(said)
@@ -691,9 +701,7 @@ def look_at_table(
         )
     if id in frame:
         frame = frame.set_index(id)
-    plain_index = isinstance(frame.index, pd.RangeIndex)
-    labels = frame.index if plain_index else as_labels(where, "row", frame.index)
-    frame = frame.set_axis(pd.Index(labels, name=None), axis=0)
+    as_labels(where, "row", frame.index)  # refuses those that are not unique
     looked, kept = {}, {}
     for column, values in frame.items():
         name = as_variable(column)

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -14,6 +15,7 @@ import xarray as xr
 
 from pm_match import plots
 from pm_match.checks import no_such
+from pm_match.front.imputed import filled
 from pm_match.front.new_objects import as_the_model_takes_them, placed
 from pm_match.front.prepare import PreparedData
 from pm_match.front.provenance import provenance
@@ -32,6 +34,7 @@ from pm_match.matching.draws import PREFIX, assignment_pairs, full_name, set_tit
 from pm_match.matching.verdict import verdict
 from pm_match.plots.labels import are_few
 from pm_match.prediction.assign import assign
+from pm_match.prediction.impute import impute
 from pm_match.report.html_report import report
 
 
@@ -105,6 +108,17 @@ class MatchResult:
         self.shown = titled(self.kept, self._titles())
         self.shown_labels = titled(self.labels, self._titles())
         self.objects = match_summary(self.shown, self.shown_labels).objects
+        own = self.objects.groupby("domain", sort=False)["object"]
+        self.objects["object"] = [
+            label for title, labels in own for label in self._own_labels(str(title), labels)
+        ]
+
+    # Pickle alone cannot take models.
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "model": cloudpickle.dumps(self.model)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({**state, "model": cloudpickle.loads(state["model"])})
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -142,7 +156,7 @@ class MatchResult:
         """
         a, b = self._pair(a, b)
         found = match_probability(self._told(), a, b, top=top)
-        return found.assign(chance=found.attrs["chance"])
+        return self._by_own_labels(found.assign(chance=found.attrs["chance"]), a, b)
 
     def probability(self, a: str | None = None, b: str | None = None) -> xr.DataArray:
         """Give the probability that two share a cluster, of all objects of a and of b.
@@ -155,7 +169,7 @@ class MatchResult:
     def decide(self, a: str | None = None, b: str | None = None, **options: Any) -> pd.DataFrame:
         """Decide who matches whom, as `pm_match.decide` does."""
         a, b = self._pair(a, b)
-        return decide(self._told(), a, b, **options)
+        return self._by_own_labels(decide(self._told(), a, b, **options), a, b)
 
     def assign(
         self,
@@ -211,17 +225,67 @@ class MatchResult:
         domain = next((own for own, title in titles.items() if name in (own, title)), None)
         if domain is None:
             raise KeyError(no_such(f"domain {name!r}", titles.values(), name))
+        objects, given = as_the_model_takes_them(self.prepared, domain, table)
         found = assign(
             self.kept,
             self.model,
-            {domain: as_the_model_takes_them(self.prepared, domain, table)},
+            {domain: given},
             labels=self.labels,
             top=1,
             reweight=reweight,
             random_seed=random_seed,
             progressbar=progressbar,
         )
-        return placed(found[f"prediction/{domain}"].to_dataset(), titles)
+        return placed(found[f"prediction/{domain}"].to_dataset(), objects, self.prepared)
+
+    def impute(
+        self,
+        *,
+        ci_prob: float | None = None,
+        random_seed: Any = None,
+        progressbar: bool = True,
+    ) -> dict[str, pd.DataFrame]:
+        """Predict missing values of tables, in their own units and categories.
+
+        Parameters
+        ----------
+        ci_prob, random_seed, progressbar
+            As in `pm_match.impute`.
+
+        Returns
+        -------
+        dict of str to DataFrame
+            By domain, the columns that are used, without missing values: numbers are means,
+            categories and truth values (0 and 1) the most probable ones. After these, of columns
+            that had some, ``<column>_lower`` and ``<column>_upper``, the ends of the intervals of
+            numbers; and ``<column>_probability``, how probable the others are.
+
+        Raises
+        ------
+        ValueError
+            If there are no missing values, or the model does not have them: networks
+            (`pm_match.impute` predicts their unknown cells), and models of principal components, of
+            tables that are filled in before.
+        """
+        prepared = self.prepared
+        if prepared.kind != "tables":
+            raise ValueError(
+                "impute: expected a matching of tables; found one of networks (pm_match.impute "
+                "predicts their unknown cells)"
+            )
+        if prepared.model == "aligned_clusters" or prepared.options.get("n_components"):
+            raise ValueError(
+                "impute: expected a model of the tables' columns; found one of their principal "
+                "components"
+            )
+        found = impute(
+            self.kept,
+            self.model,
+            ci_prob=ci_prob,
+            random_seed=random_seed,
+            progressbar=progressbar,
+        )
+        return {title: filled(prepared, name, found) for name, title in prepared.titles.items()}
 
     def classes(self) -> pd.DataFrame:
         """Say which class every object is of, where `classes` were given.
@@ -256,7 +320,7 @@ class MatchResult:
                 pd.DataFrame(
                     {
                         "domain": self.title(name),
-                        "object": labels[dim].to_numpy(),
+                        "object": self._own_labels(name, labels[dim].to_numpy()),
                         "class": [[*names, None][k] for k in best],
                         "probability": np.max(shares, axis=0),
                     }
@@ -352,6 +416,19 @@ class MatchResult:
         own, kind = names[str(name)]
         title = self.prepared.titles[own]
         return title if len(names) == len(self.prepared.data) else f"{title}_{kind}"
+
+    def _own_labels(self, name: str, labels: Any) -> Any:
+        """Give objects of a domain, by their labels in draws, those that the user gave."""
+        own = next((own for own, title in self.prepared.titles.items() if name in (own, title)), "")
+        return labels if self.prepared.kind == "networks" else self.prepared.own_labels(own, labels)
+
+    def _by_own_labels(self, pairs: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
+        """Give pairs of objects, or of given clusters that are kept whole, the user's labels."""
+        for column, variable in (("object", a), ("partner", b)):
+            name = variable.removeprefix(PREFIX)
+            if not (self.prepared.whole and name in self.prepared.clusters):
+                pairs[column] = self._own_labels(name, pairs[column])
+        return pairs
 
     def _titles(self) -> dict[str, str]:
         return {name: self.title(name) for name in self.prepared.axes()}

@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_match.checks import plain
+from pm_match.checks import joined, plain
 
 # Labels of these kinds stay what they are in draws; all others become text.
 _KEPT = "biufMm"
@@ -79,12 +79,7 @@ def _is_counted(index: pd.Index) -> bool:
 
 def _alike(*indexes: pd.Index) -> list[pd.Index]:
     """Make labels text, as draws have them, unless both sides have numbers or dates."""
-    joined = [
-        pd.Index([", ".join(map(str, label)) for label in index])
-        if isinstance(index, pd.MultiIndex)
-        else index
-        for index in indexes
-    ]
-    if all(index.dtype.kind in _KEPT for index in joined):
-        return joined
-    return [index.astype(str) for index in joined]
+    flat = [index.map(joined) if isinstance(index, pd.MultiIndex) else index for index in indexes]
+    if all(index.dtype.kind in _KEPT for index in flat):
+        return flat
+    return [index.astype(str) for index in flat]

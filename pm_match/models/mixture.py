@@ -30,6 +30,7 @@ from pm_match.models.declare import (
     link_sets,
     warn_of_levels,
 )
+from pm_match.tables.domains import as_labels
 
 _PARAMETERS = {
     "number": ("mean", "precision"),
@@ -146,7 +147,10 @@ def mixture(
             warn_of_levels(f"column {group.columns[0]!r}", group.levels())
 
     coords: dict[str, Any] = {"cluster": range(n_clusters)}
-    coords |= {f"{name}_object": table.index for name, table in frames.items()}
+    coords |= {
+        f"{name}_object": as_labels(repr(name), "row", table.index)
+        for name, table in frames.items()
+    }
     with pm.Model(coords=coords) as model:
         prior = cluster_weights(weights, n_clusters, concentration)
         cluster = {name: assignment(name, prior, f"{name}_object", known) for name in frames}
@@ -273,12 +277,7 @@ def _check_tables(frames: Any) -> None:
             raise TypeError(f"{name!r}: expected a DataFrame; found {type_name(table)}")
         if not all(table.shape):
             raise ValueError(f"{name!r}: expected rows and columns; found the shape {table.shape}")
-        for what, labels in (("rows", table.index), ("columns", table.columns)):
-            if not labels.is_unique:
-                twice = labels[labels.duplicated()][0]
-                raise ValueError(
-                    f"{name!r}: expected labels of {what} that differ; found {plain(twice)!r} twice"
-                )
+        as_labels(repr(name), "column", table.columns)  # refuses those that are not unique
         for column in table.columns:
             if not isinstance(column, str) or "/" in column:
                 raise ValueError(

@@ -5,6 +5,8 @@ from typing import Any
 
 import pandas as pd
 
+from pm_match.checks import joined
+
 # Columns with the names of objects.
 _NAMES = ("object", "partner")
 # A spreadsheet evaluates cells that begin with one of these.
@@ -31,7 +33,7 @@ def write_csv(table: pd.DataFrame, file: Path | None = None, **options: Any) -> 
 def with_text_names(table: pd.DataFrame) -> pd.DataFrame:
     """Make the labels of objects text, which no number of digits shortens."""
     names = [column for column in _NAMES if column in table]
-    return table.assign(**{column: table[column].astype(str) for column in names})
+    return table.assign(**{column: table[column].map(joined).astype(str) for column in names})
 
 
 def as_text(value: Any) -> Any:

@@ -19,6 +19,7 @@ from pm_match.checks import (
     astype_hint,
     check_given_by_name,
     check_identifier,
+    joined,
     plain,
     type_name,
 )
@@ -347,16 +348,16 @@ def _real(where: str, values: np.ndarray) -> np.ndarray:
 
 def as_labels(where: str, kind: str, labels: Any) -> np.ndarray:
     """Check the labels of rows or columns and make them a coordinate that can be saved."""
-    if isinstance(labels, pd.MultiIndex):
-        labels = pd.Index([", ".join(map(str, label)) for label in labels])
-    labels = pd.Index(labels).infer_objects()
+    labels = pd.Index(labels)  # of several levels: tuples
+    if labels.dtype == object:
+        labels = labels.map(joined).infer_objects()
     if labels.hasnans:
         raise ValueError(
             f"{where}: expected a label of every {kind}; found none of {kind} number "
             f"{int(np.argmax(labels.isna()))} (from 0)"
         )
-    if labels.dtype.kind not in "biufMm":
-        # Text, categories or a mixture, which no file format could hold.
+    if np.asarray(labels).dtype.kind not in "biufMm":
+        # Text, categories, times of a zone or a mixture, which no file format could hold.
         labels = pd.Index(labels.astype(str))
     if not labels.is_unique:
         duplicated = labels[labels.duplicated()]

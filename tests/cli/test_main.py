@@ -95,7 +95,7 @@ def test_numbers_that_name_objects_keep_their_digits(tmp_path):
     clusters = {"b": given.iloc[:2]}
     codes_of_b = prepare([a, b], id="code", clusters=clusters).clusters["b"][0]
     assert codes_of_b.tolist() == [-1, 0, 0]
-    new = as_the_model_takes_them(found, "b", b)["b_number"]
+    new = as_the_model_takes_them(found, "b", b)[1]["b_number"]
     assert new.index.tolist() == codes
 
 

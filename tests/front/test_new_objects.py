@@ -86,7 +86,7 @@ def test_known_objects_given_again_are_what_the_model_was_made_of(model, options
     prepared = pmm.prepare(tables, model=model, **options)
     declared = prepared.declare()
     for name, table in tables.items():
-        again = as_the_model_takes_them(prepared, name, table.iloc[3:7])
+        again = as_the_model_takes_them(prepared, name, table.iloc[3:7])[1]
         seen = declared.rvs_to_values[declared[name]].data
         np.testing.assert_allclose(np.asarray(again, float), seen[3:7], atol=1e-10)
 
@@ -133,7 +133,7 @@ def test_categories_are_those_of_their_own_column():
     prepared = pmm.prepare(tables, shared=shared, columns={"code": "category"})
     declared = prepared.declare()
     new = table.iloc[[2, 0]].assign(code=[2, 1])
-    found = as_the_model_takes_them(prepared, "cluster_1", new)
+    found = as_the_model_takes_them(prepared, "cluster_1", new)[1]
     for variable, given in found.items():
         seen = declared.rvs_to_values[declared[variable]].data
         np.testing.assert_array_equal(np.asarray(given, float), seen[[2, 0]], variable)
@@ -148,9 +148,9 @@ def test_categories_that_are_numbers_differ_in_any_digit(codes):
     prepared = pmm.prepare({"a": table, "b": table}, columns={"code": "category"})
     expected = table["code"].map({code: k for k, code in enumerate(sorted(codes))}).tolist()
     for new in (table, table.astype({"code": object}), table.astype({"code": "category"})):
-        found = as_the_model_takes_them(prepared, "a", new)
+        found = as_the_model_takes_them(prepared, "a", new)[1]
         assert found["a_code"].tolist() == expected
-    with_a_hole = as_the_model_takes_them(prepared, "a", table.reindex(range(7)))["a_code"]
+    with_a_hole = as_the_model_takes_them(prepared, "a", table.reindex(range(7)))[1]["a_code"]
     np.testing.assert_array_equal(with_a_hole, [*expected, np.nan])
 
 
@@ -158,7 +158,7 @@ def test_files_of_a_few_rows_have_no_labels_in_known_columns(tmp_path):
     table = pd.DataFrame({"member": ["yes", "no"] * 3, "v": [1, 9, 2, 8, 1, 7]})
     prepared = pmm.prepare({"a": table, "b": table})
     table.iloc[:1].to_csv(tmp_path / "new.csv", index=False)
-    found = as_the_model_takes_them(prepared, "a", tmp_path / "new.csv")
+    found = as_the_model_takes_them(prepared, "a", tmp_path / "new.csv")[1]
     assert found["a_member"].tolist() == [1.0]
 
 
@@ -169,10 +169,10 @@ def test_files_are_read_by_the_types_of_known_files(tmp_path):
     prepared = pmm.prepare([known])
     new = tmp_path / "new.csv"
     new.write_text("name,code/part,v\n007,003,1\n8,3,9\n9,,9\n")
-    found = as_the_model_takes_them(prepared, "a", new)
+    found = as_the_model_takes_them(prepared, "a", new)[1]
     np.testing.assert_array_equal(found["a_code_part"], [0.0, 1.0, np.nan])
     new.write_text("name,code/part,v\n1,3.0,9\n2,,2\n")
-    found = as_the_model_takes_them(prepared, "a", new)
+    found = as_the_model_takes_them(prepared, "a", new)[1]
     np.testing.assert_array_equal(found["a_code_part"], [1.0, np.nan])
     new.write_text("name,code/part,v\n1,3.0,9\n2,B,2\n")
     with pytest.warns(UserWarning, match=r"'3\.0' is none of the categories that were seen"):

@@ -1,5 +1,6 @@
 """Verdicts, of made-up draws that are sure, in doubt, of two minds, or about nothing."""
 
+import pickle
 from html import escape
 
 import numpy as np
@@ -10,17 +11,20 @@ import xarray as xr
 import pm_match as pmm
 from pm_match.front.provenance import fingerprint, provenance
 from pm_match.front.write import _figures
+from pm_match.tables.domains import as_labels
 
 N = {"a": 12, "b 2": 9}
 GROUP = {name: np.arange(n) % 3 for name, n in N.items()}
 
 
-def drawn(chains, log_joint=(0.0, 0.0), relevance=None):
+def drawn(chains, log_joint=(0.0, 0.0), relevance=None, indexes=None):
     """A result of draws of labels: by chain, functions from a domain to (draws, objects)."""
     data = {
         name: pd.DataFrame(np.random.default_rng(0).normal(size=(n, 2)), columns=["<u>", name])
         for name, n in N.items()
     }
+    for name, index in (indexes or {}).items():
+        data[name].index = index
     prepared = pmm.prepare(data)
     names = {"a": "a", "b 2": "b_2"}
     posterior = {
@@ -32,11 +36,14 @@ def drawn(chains, log_joint=(0.0, 0.0), relevance=None):
     }
     if relevance is not None:
         posterior["relevance_a"] = (("chain", "draw", "a_object"), relevance)
+    objects = {
+        f"{names[name]}_object": as_labels(name, "row", data[name].index) for name in indexes or {}
+    }
     shape = (len(chains), len(chains[0]("a")))
     stats = np.random.default_rng(1).normal(size=shape) + np.array(log_joint)[: shape[0], None]
     idata = xr.DataTree.from_dict(
         {
-            "posterior": xr.Dataset(posterior, coords={"chain": range(shape[0])}),
+            "posterior": xr.Dataset(posterior, coords={"chain": range(shape[0]), **objects}),
             "sample_stats": xr.Dataset(
                 {
                     "log_joint": (("chain", "draw"), stats),
@@ -209,3 +216,55 @@ def test_the_seed_and_the_draws_are_told():
     said = provenance(prepared, {"random_seed": 7, "draws": 20})
     assert said["Sampling"] == "random_seed = 7, draws = 20"
     assert said["Model"].startswith("model = ")
+
+
+def far(name):
+    return sure(name) + 3 * (name == "a")
+
+
+def test_labels_are_the_users_own():
+    """Periods, tuples and times of a zone, which draws have as text."""
+    indexes = {
+        "a": pd.period_range("2020-01", periods=12, freq="M"),
+        "b 2": pd.MultiIndex.from_product([["N", "S", "W"], range(3)], names=["shop", "no"]),
+    }
+    own = drawn([sure, sure], indexes=indexes)
+    plain = drawn([sure, sure])
+    expected = [*indexes["a"], *indexes["b 2"]]
+    assert own.objects["object"].tolist() == expected
+    for found, known in (
+        (own.matches(top=2), plain.matches(top=2)),
+        (own.decide(), plain.decide()),
+    ):
+        for column, name in (("object", "a"), ("partner", "b 2")):
+            assert found[column].tolist() == [indexes[name][k] for k in known[column]]
+    unmatched = drawn([far, far], indexes=indexes).decide(keep_unmatched=True)
+    assert unmatched["object"].isna().sum() == 9
+    assert unmatched["partner"].isna().sum() == 12
+
+
+def test_times_of_a_zone_can_be_written(tmp_path):
+    rng = np.random.default_rng(0)
+    tables = {
+        name: pd.DataFrame(
+            rng.normal(size=(8, 2)), pd.date_range("2020", periods=8, tz=zone)
+        ).add_prefix("x")
+        for name, zone in (("a", "Europe/Rome"), ("b", None))
+    }
+    result = pmm.match(tables, search_only=True, random_seed=1, progressbar=False)
+    assert result.objects["object"].tolist() == [*tables["a"].index, *tables["b"].index]
+    result.write(tmp_path)
+    draws = xr.open_datatree(tmp_path / "draws.nc")
+    assert str(draws["posterior"]["a_object"].to_numpy()[0]) == "2020-01-01 00:00:00+01:00"
+    assert pd.read_csv(tmp_path / "clusters.csv")["object"][0] == "2020-01-01 00:00:00+01:00"
+
+
+def test_a_result_survives_pickling():
+    table = pd.DataFrame({"u": [1.0, 2.5, 7.0, 8.5], "v": [3, 1, 9, 8]})
+    result = pmm.match({"a": table, "b": table}, search_only=True, random_seed=1, progressbar=False)
+    again = pickle.loads(pickle.dumps(result))
+    assert repr(again) == repr(result)
+    new = table.iloc[:2]
+    pd.testing.assert_frame_equal(
+        again.assign("a", new, progressbar=False), result.assign("a", new, progressbar=False)
+    )

@@ -1,0 +1,51 @@
+"""Missing values of a matching, in the units and categories of the user's tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pm_match.front.prepare import PreparedData
+from pm_match.models.mixture import observed_columns
+
+
+def filled(prepared: PreparedData, name: str, found: xr.Dataset) -> pd.DataFrame:
+    """Fill missing values of a table in, and say beside them how sure they are.
+
+    `prepared`: of tables; `name`: of one, as variables call it; `found`: what `pm_match.impute`
+    says. Return what `MatchResult.impute` does.
+    """
+    mixed = prepared.model == "mixture"
+    variables: dict[str, tuple[list[str], list[Any] | None]]
+    if mixed:
+        table, shared = prepared.data[name], prepared.options.get("shared")
+        variables = observed_columns(prepared.data, prepared.uses(), shared)[name]
+    else:
+        table = prepared.raw.get(name, prepared.numeric()[name])
+        variables = {name: (list(table.columns), None)}
+    scaled = prepared.raw or prepared.model in ("table_clusters", "normal_clusters")
+    told: dict[str, Any] = dict(table.items())
+    for variable, (columns, categories) in variables.items():
+        for place, column in enumerate(columns):
+            own = table[column]
+            hidden = own.isna()
+            if not hidden.any():
+                continue
+            said = {
+                end: found[f"{variable}{end}"].to_numpy().reshape(len(own), -1)[:, place]
+                for end in ("", "_lower", "_upper", "_probability")
+                if f"{variable}{end}" in found
+            }
+            if categories is not None:
+                said[""] = np.array(categories, object)[said[""].astype(np.int64)]
+            elif mixed and prepared.columns[name][column].use == "boolean":
+                p = said[""]
+                said = {"": np.round(p), "_probability": np.maximum(p, 1.0 - p)}
+            elif scaled:
+                said = {end: x * own.std(ddof=0) + own.mean() for end, x in said.items()}
+            told[column] = own.astype(object).where(~hidden, said.pop("")).infer_objects()
+            told |= {f"{column}{end}": values for end, values in said.items()}
+    return pd.DataFrame(told, table.index)

@@ -1,0 +1,105 @@
+"""Missing values of a matching come in the units and categories of the user's tables."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pm_match as pmm
+
+SHORT = {"draws": 20, "tune": 20, "chains": 2, "random_seed": 1, "progressbar": False}
+
+
+@pytest.fixture(scope="module")
+def shops():
+    rng = np.random.default_rng(0)
+    kind = np.arange(30) % 3
+    table = pd.DataFrame(
+        {
+            "colour": pd.Categorical(np.array(["green", "black", "brown"])[kind]),
+            "price": rng.lognormal(np.array([1.0, 3.0, 5.0])[kind], 0.2),
+            "new": pd.array(kind == 1, "boolean"),
+            "sold": pd.array(rng.poisson(np.array([2, 9, 20])[kind]), "Int64"),
+        },
+        index=pd.period_range("2020-01", periods=30, freq="M"),
+    )
+    holes = table.copy()
+    for k in range(table.shape[1]):
+        holes.iloc[k : k + 3, k] = pd.NA
+    tables = {"shop 1": holes, "south": table.drop(columns="colour")}
+    return table, holes, pmm.match(tables, columns={"price": "positive"}, n_clusters=5, **SHORT)
+
+
+def test_mixed_tables(shops):
+    table, holes, result = shops
+    found = result.impute(ci_prob=0.8, random_seed=1, progressbar=False)
+    own = found["shop 1"]
+    assert list(found) == ["shop 1", "south"]
+    assert own.index.equals(table.index)
+    for column in table:
+        known = holes[column].notna().to_numpy()
+        assert (
+            own[column][known].astype(str).tolist()
+            == (
+                table[column][known].astype(object if column == "colour" else float).astype(str)
+            ).tolist()
+        )
+        sure = own.get(f"{column}_probability", pd.Series(1.0, own.index))
+        assert (sure[known] == 1.0).all()
+    assert own["colour"].iloc[:3].tolist() == ["green", "black", "brown"]
+    assert own["new"].iloc[2:5].tolist() == [0.0, 0.0, 1.0]
+    assert own["new_probability"].between(0.5, 1.0).all()
+    said = pmm.impute(result.kept, result.model, ci_prob=0.8, random_seed=1, progressbar=False)
+    for end in ("", "_lower", "_upper"):
+        expected = said[f"shop_1_positive{end}"].to_numpy()[:, 0]
+        np.testing.assert_array_equal(own[f"price{end}"], expected)
+    assert (own["sold_lower"] <= own["sold"]).all()
+    assert found["south"].columns.tolist() == ["price", "new", "sold"]
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("table_clusters", {}),
+        ("normal_clusters", {}),
+        ("projected_clusters", {"standardise": True}),
+    ],
+)
+def test_other_units_say_the_same(model, options):
+    rng = np.random.default_rng(0)
+    tables = {
+        name: pd.DataFrame(rng.normal(size=(20, 3)) + 4 * (np.arange(20) % 2)[:, None]).add_prefix(
+            "x"
+        )
+        for name in "ab"
+    }
+    tables["a"].iloc[3, 1] = np.nan
+    other = {name: 1024.0 * own for name, own in tables.items()}
+    one, two = (
+        pmm.match(own, model=model, n_clusters=4, **options, **SHORT).impute(
+            random_seed=1, progressbar=False
+        )["a"]
+        for own in (tables, other)
+    )
+    ends = ["x1", "x1_lower", "x1_upper"]
+    np.testing.assert_allclose(two[ends], 1024.0 * one[ends], rtol=1e-6)
+    known = tables["a"].notna()
+    pd.testing.assert_frame_equal(one[known.columns].where(known), tables["a"])
+    for end in ends:
+        np.testing.assert_allclose(one[end][known["x1"]], tables["a"]["x1"].dropna(), atol=1e-9)
+    assert one["x1_lower"].iloc[3] < one["x1"].iloc[3] < one["x1_upper"].iloc[3]
+
+
+def test_what_has_no_missing_values_of_its_own_is_refused():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(12, 3))).add_prefix("x")
+    short = SHORT | {"search_only": True}
+    for options in ({"model": "aligned_clusters"}, {"model": "table_clusters", "n_components": 2}):
+        result = pmm.match({"a": table, "b": table[::-1]}, **options, **short)
+        with pytest.raises(ValueError, match=r"impute: expected .* found one of their principal"):
+            result.impute()
+    network = rng.integers(2, size=(8, 8))
+    result = pmm.match({"a": network, "b": network}, model="relational_clusters", **short)
+    with pytest.raises(
+        ValueError, match=r"impute: expected a matching of tables; found .*networks"
+    ):
+        result.impute()
