@@ -80,7 +80,7 @@ def _read(name, network, columns, n_axes, notes) -> NetworkFile:
     """Read a network of any form; edges that have no values get them."""
     if isinstance(network, str | PathLike):
         read = read_network_file(Path(network), n_axes)
-    elif isinstance(network, pd.DataFrame) and _lists_edges(network, columns):
+    elif isinstance(network, pd.DataFrame) and _lists_edges(name, network, columns, n_axes):
         read = _edges(name, network, columns, n_axes)
     elif is_graph(network):
         read = _of_graph(name, network)
@@ -159,10 +159,19 @@ def _node_labels(nodes: list[Any]) -> pd.Index:
     return pd.Index(nodes, dtype=np.int64) if whole else pd.Index(list(map(str, nodes)))
 
 
-def _lists_edges(table: pd.DataFrame, columns: Sequence[str] | None) -> bool:
-    if columns is not None:
+def _lists_edges(name, table, columns, n_axes) -> bool:
+    if columns is not None or not all(map(pd.api.types.is_numeric_dtype, table.dtypes)):
         return True
-    return not all(pd.api.types.is_numeric_dtype(dtype) for dtype in table.dtypes)
+    heads = list(table.columns)
+    named = all(isinstance(head, str) for head in heads) and table.index.dtype.kind == "i"
+    ends = table.dtypes.iloc[:n_axes]
+    whole = all(map(pd.api.types.is_integer_dtype, ends))
+    if named and whole and len(heads) in (n_axes, n_axes + 1):
+        raise ValueError(
+            f"network {name!r}: expected columns={heads} for a list of edges, or an array for a "
+            "matrix (to_numpy()); found a table of whole numbers, which may be either"
+        )
+    return False
 
 
 def _edges(name, table, columns, n_axes) -> NetworkFile:

@@ -73,7 +73,8 @@ def assignment_sets(
 
     `idata`: what `pm_match.sample` returns, its posterior, or the labels that `partition_estimate`
     gives; `group`: the group of the DataTree that holds the draws. Return names of variables by
-    their attribute ``clusters``; those without it are under None.
+    their attribute ``clusters``; those without it are under None, as one set. So attributes are to
+    be kept where draws are put together, as `xarray.concat` does unless told to drop them.
     """
     posterior = read_draws(idata, group)
     return by_set({name: posterior[name] for name in assignment_names(posterior)})

@@ -222,6 +222,16 @@ class TestNetworks:
         with pytest.raises(ValueError, match=r"in 'boss' and 'clerk'; found 1 in both.*as '9'"):
             pmm.prepare({"a": same}, columns=["boss", "clerk"])
 
+    @pytest.mark.parametrize("options", [{"types": ["boss", "clerk"]}, {"symmetric": True}])
+    def test_tables_of_whole_numbers_are_edges_or_matrices_as_they_are_told(self, options):
+        pairs = edges((7, 9), (9, 8), (7, 8), (7, 7))
+        with pytest.raises(
+            ValueError, match=r"'a': expected columns=\['boss', 'clerk'\] for a list"
+        ):
+            pmm.prepare({"a": pairs}, **options)
+        matrix = pmm.prepare({"a": pairs.to_numpy()[:2] * (1 - np.eye(2))}, **options).data["a"]
+        assert matrix.shape == (2, 2)
+
     def test_edges_that_are_listed_several_times_are_counted(self):
         many = edges(("x", "u"), ("x", "u"), ("y", "v"))
         found = pmm.prepare({"a": many}, columns=["boss", "clerk"])
