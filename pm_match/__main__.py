@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 import tempfile
 import textwrap
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pm_match.cli.arguments import arguments_of, as_options, make_parser
@@ -21,6 +23,18 @@ from pm_match.front.write import check_folder
 from pm_match.sampling import sample
 
 
+@contextmanager
+def _warnings_in_words() -> Iterator[None]:
+    """Say what warnings say, and not where in the code."""
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda said, *_: f"pm_match: warning: {as_options(str(said))}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
+@_warnings_in_words()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 

@@ -702,7 +702,7 @@ def look_at_table(
     if id in frame:
         frame = frame.set_index(id)
     as_labels(where, "row", frame.index)  # refuses those that are not unique
-    looked, kept = {}, {}
+    looked, kept, refused = {}, {}, []
     for column, values in frame.items():
         name = as_variable(column)
         if name in looked:
@@ -715,12 +715,18 @@ def look_at_table(
         elif told.get(name) == "ignore":
             found = Column(LEFT_OUT, "as you said")
         else:
-            found = look_at_column(where, values, told.get(name))
+            try:
+                found = look_at_column(where, values, told.get(name))
+            except TypeError as error:
+                refused.append(str(error))
+                continue
         looked[name] = found
         if found.use == "category":
             kept[name] = values if values.dtype == "category" else values.astype(object)
         elif found.use != LEFT_OUT:
             kept[name] = _floats(where, values, found.use)
+    if refused:
+        raise TypeError("\n".join(refused))
     if not kept:
         why = "; ".join(f"{column!r}: {own.note}" for column, own in looked.items())
         raise ValueError(f"{where}: expected a column that can be used; found none ({why})")

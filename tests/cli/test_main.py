@@ -213,6 +213,17 @@ BAD_FILES = {
 }
 
 
+def test_warnings_are_said_as_errors_are(tmp_path):
+    one = write(tmp_path / "one.csv", "u,v,w\nx,1,2\ny,1,3\nz,1,5\n")
+    two = write(tmp_path / "two.csv", "v\n1\n2\n4\n")
+    command = [sys.executable, "-m", "pm_match", one, two, "--links", tmp_path / "none.csv"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    first, *_, error = found.stderr.splitlines()
+    assert first.startswith("pm_match: warning: domain 'one': 'v' (left out: one value only (1))")
+    assert error.startswith("pm_match: error: ")
+
+
 def test_a_category_may_be_called_as_its_column(tmp_path):
     table = read_table_file(write(tmp_path / "a.csv", "u,red\n2,blue\n3,red\n4,red\n"))
     assert table.columns.tolist() == ["u", "red"]

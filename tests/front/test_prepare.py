@@ -628,6 +628,14 @@ BAD = {
 }
 
 
+def test_all_columns_of_a_table_that_are_refused_are_named_together():
+    table = frame()
+    table["when"] = pd.date_range("2024", periods=len(table)).astype(str)
+    table["amount"] = [str(k) for k in range(len(table))]
+    with pytest.raises(TypeError, match=r"(?s)'when': .*dates as text.*\n.*'amount': .*as text"):
+        pmm.prepare({"a": table})
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_bad_data(case):
     call, error, message = BAD[case]
