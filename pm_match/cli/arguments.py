@@ -23,6 +23,7 @@ _SPELLED = (
     (r"types=\['(\w+)'\]", r"--types \1"),
     (r"types=\['(\w+)', '(\w+)'\]", r"--types \1,\2"),
     (r"types=\[…\]", "--types"),
+    (r"model='relational_clusters'", "--edges"),
     (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
     (r"self_loops=True", "--self-loops"),
     (r"(symmetric|force)=True", r"--\1"),

@@ -322,7 +322,8 @@ def prepare(
     links : mapping, DataFrame, file or sequence of mappings and DataFrames, optional
         Objects known to share a cluster: a DataFrame, or a CSV file, with a column of labels for
         each domain, one row a link; or from domains to positions (whole numbers) or labels (text).
-        Domains of networks are called ``<network>_<type>``.
+        Domains of networks are called ``<network>_<type>``, or by the network's name if there is
+        one type.
     cannot_link : optional
         Objects known not to share a cluster, in the forms of `links`; of one domain alone, groups
         of objects no two of which share one.
@@ -437,7 +438,7 @@ def prepare(
         if isinstance(given_pairs, str | PathLike):
             given_pairs = read_links(Path(given_pairs))
         for one in link_sets(given_pairs, what):
-            kept.append({identifier(str(key)): own for key, own in one.items()})
+            kept.append({_assignment(found, key): own for key, own in one.items()})
     found.clusters.update(_known(found, "clusters", clusters))
     _set_classes(found, classes)
     chosen = model or choose_model(found)
@@ -502,6 +503,14 @@ def _look_at_tables(given, titles, ids, told):
         if warned:
             said = f"domain {titles[name]!r}: {'; '.join(warned)}."
             warn(said)
+        ends = tables[name].select_dtypes(exclude="number")
+        if ends.shape[1] == 2 and tables[name].shape[1] <= 3:
+            one, other = ends
+            if set(ends[one].dropna()) & set(ends[other].dropna()):
+                warn(
+                    f"domain {titles[name]!r}: {one!r} and {other!r} hold the same names; if rows "
+                    "are edges of a network, say model='relational_clusters'"
+                )
     return tables, looked
 
 
@@ -529,10 +538,8 @@ def _known(
             f"{{'a': labels_of_a}}; found {type_name(clusters)}"
         )
     for title, given in (clusters or {}).items():
-        name, where = identifier(str(title)), f"{what}[{title!r}]"
+        name, where = _assignment(found, title), f"{what}[{title!r}]"
         objects_of = _objects_of(found)
-        if found.kind == "networks" and name in found.data and len(found.options["types"]) == 1:
-            name = f"{name}_{found.options['types'][0]}"
         if name not in objects_of:
             networks = found.kind == "networks"
             there = objects_of if networks else found.titles.values()
@@ -557,6 +564,14 @@ def _known(
         if names.dtype.kind == "f" and (names == np.floor(names)).all():
             names = names.astype(np.int64)
         yield name, (codes, names)
+
+
+def _assignment(found: PreparedData, title: Any) -> str:
+    """Name an assignment by its domain; by its network, if that has one type of objects."""
+    name = identifier(str(title))
+    if found.kind == "networks" and name in found.data and len(found.options["types"]) == 1:
+        return f"{name}_{found.options['types'][0]}"
+    return name
 
 
 def _objects_of(found: PreparedData) -> dict[str, pd.Index]:

@@ -436,17 +436,24 @@ class MatchResult:
     def _pair(self, a: str | None, b: str | None) -> tuple[str, str]:
         """Give the assignments of two domains."""
         if a is not None and b is not None:
-            own = {title: f"{PREFIX}{name}" for name, title in self._titles().items()}
-            names = self.labels.data_vars
-            # The user's names first: of "firm" and "firm_2", one begins as types of the other do.
-            return own.get(a) or full_name(names, a), own.get(b) or full_name(names, b)
+            return self._assignment(a), self._assignment(b)
         pairs = assignment_pairs(self.kept)
         if (a is None) != (b is None) or len(pairs) != 1:
-            there = [str(name).removeprefix(PREFIX) for name in self.labels.data_vars]
+            there = list(self._titles().values())
             raise ValueError(
                 f"a, b: expected names of two domains, of {there}; found {a!r} and {b!r}"
             )
         return pairs[0]
+
+    def _assignment(self, name: str) -> str:
+        """Give the assignment of a domain."""
+        own = {title: f"{PREFIX}{variable}" for variable, title in self._titles().items()}
+        try:
+            return own.get(name) or full_name(self.labels.data_vars, name)
+        except KeyError:
+            if name in self.prepared.titles.values():  # a network that has several types
+                raise
+            raise KeyError(no_such(f"domain {name!r}", own, name)) from None
 
     def _told(self) -> xr.DataTree | xr.Dataset:
         """Give the draws, with one object for each given cluster, which is called as it is."""

@@ -222,6 +222,21 @@ class TestNetworks:
         with pytest.raises(ValueError, match=r"in 'boss' and 'clerk'; found 1 in both.*as '9'"):
             pmm.prepare({"a": same}, columns=["boss", "clerk"])
 
+    def test_tables_that_look_like_edges_are_pointed_out(self):
+        lists = {
+            name: edges(*[("x", "u"), ("u", "x"), ("x", "y"), ("y", "u")] * 3) for name in "ab"
+        }
+        with pytest.warns(UserWarning, match="'boss' and 'clerk' hold the same names; if rows are"):
+            pmm.prepare(lists)
+
+    def test_links_name_networks_of_one_type(self):
+        lists = {name: edges(("x", "u"), ("u", "y"), ("x", "y")) for name in "ab"}
+        options = {"types": ["person"], "symmetric": True}
+        links = pd.DataFrame({"a": ["x"], "b": ["u"]})
+        (found,) = pmm.prepare(lists, links=links, **options).links
+        (same,) = pmm.prepare(lists, links=links.add_suffix("_person"), **options).links
+        assert found == same
+
     @pytest.mark.parametrize("options", [{"types": ["boss", "clerk"]}, {"symmetric": True}])
     def test_tables_of_whole_numbers_are_edges_or_matrices_as_they_are_told(self, options):
         pairs = edges((7, 9), (9, 8), (7, 8), (7, 7))
