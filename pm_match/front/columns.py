@@ -22,6 +22,8 @@ _WIDE = 100.0
 # More different texts, or longer ones, are no categories.
 _MOST_CATEGORIES, _MOST_WORDS = 30, 4
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
+# Numbers with decimal commas, thousands apart, or a unit that goes before or after them.
+_NUMBER = re.compile(r"([€$£]\s*)?[+-]?\d+([.,]\d{3})*([.,]\d+)?(\s*[€$£%])?")
 _ID = re.compile(r"(?i)(.*[_ .-])?(id|ids|key|uuid|guid|sku|ean|isbn|nr|no|index|unnamed.*)")
 # From so many rows on, 1, 2, 3, … is no coincidence.
 _LEAST_COUNTED = 8
@@ -106,11 +108,24 @@ def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) 
             "numbers as text",
             f"convert it (pd.to_numeric(frame[{name!r}])), or say columns={{{name!r}: 'category'}}",
         )
+    if seen.str.fullmatch(_NUMBER).all():
+        _refuse(
+            where,
+            name,
+            f"numbers as text, for example {seen.iloc[0]!r}",
+            f"write them as 1234.5 is, or say columns={{{name!r}: 'category'}}",
+        )
     if numeric.mean() >= 0.5:
         at = int(np.argmin(numeric))
         row = plain(seen.index[at])
         text = f"numbers and text, for example {seen.iloc[at]!r} in row {row!r}"
-        _refuse(where, name, text, f"say columns={{{name!r}: 'category'}} if these are categories")
+        _refuse(
+            where,
+            name,
+            text,
+            f"say columns={{{name!r}: 'category'}} if these are categories, or leave cells empty "
+            "where values are missing",
+        )
     if seen.str.match(_DATE).all():
         _refuse(where, name, f"dates as text ({seen.iloc[0]!r})", _dates(name))
     if distinct == len(seen):
@@ -133,8 +148,9 @@ def _offer(name: Any, what: str) -> str:
 
 def _dates(name: Any) -> str:
     return (
-        f"make a number of it (days since the first: (frame[{name!r}] - frame[{name!r}].min())"
-        f".dt.days, once it is read by pd.to_datetime) or a category, or {leave(name)}"
+        "make a number of it (days since one day for all tables: "
+        f"(pd.to_datetime(frame[{name!r}]) - pd.Timestamp(2000, 1, 1)).dt.days) or a category, or "
+        f"{leave(name)}"
     )
 
 

@@ -102,6 +102,9 @@ REFUSED = {
     "dates as text": ([f"2024-01-{i % 28 + 1}" for i in range(N)], r"dates as text \('2024-01-1'"),
     "local dates": ([f"{i % 28 + 1}.3.2024" for i in range(N)], "dates as text"),
     "numbers as text": ([f"{i % 7}.5" for i in range(N)], r"numbers as text. Convert it \(pd.to_n"),
+    "decimal commas": ([f"{i % 7},5" for i in range(N)], "numbers as text, for example '0,5'. Wri"),
+    "currencies": ([f"€ 1,{i % 7}00.50" for i in range(N)], r"numbers as text, .* '€ 1,000.50'"),
+    "shares": ([f"{i % 7}%" for i in range(N)], "numbers as text, for example '0%'"),
     "some numbers": (
         [*map(str, range(N - 1)), "high"],
         "numbers and text, for example 'high' in row 39",
@@ -120,6 +123,15 @@ REFUSED = {
     "truth and numbers": ([True, 2] * 20, r"for example True. If .* frame\['x'\].astype\(float"),
     "complex": (np.arange(N) * 1j, "values of dtype complex"),
 }
+
+
+def test_dates_are_counted_from_one_day_in_all_tables():
+    """From the first of each table, they would not be comparable."""
+    with pytest.raises(TypeError, match="one day for all tables") as refused:
+        look(["2024-01-02", "2024-03-04"] * 20)
+    remedy = str(refused.value).partition("tables: ")[2].partition(") or a category")[0]
+    frame = pd.DataFrame({"x": ["2000-01-01", "2000-02-01"]})
+    assert eval(remedy, {"pd": pd, "frame": frame}).tolist() == [0, 31]
 
 
 @pytest.mark.parametrize("case", REFUSED)
