@@ -124,4 +124,4 @@ def match(
             model=declared,
             **where,
         )
-    return MatchResult(idata, declared, prepared, settings=settings)
+    return MatchResult(idata, declared, prepared, settings=settings, progressbar=progressbar)

@@ -35,6 +35,7 @@ from pm_match.matching.verdict import verdict
 from pm_match.plots.labels import are_few
 from pm_match.prediction.assign import assign
 from pm_match.prediction.impute import impute
+from pm_match.progress import saying, silent
 from pm_match.report.html_report import report
 
 
@@ -56,6 +57,8 @@ class MatchResult:
         Whether to tell of the best chain alone even if chains found the same matching.
     settings : mapping, optional
         What draws were made with, such as the seed, for the report to tell.
+    progressbar : bool, default True
+        Whether to say so if summaries take their time.
 
     Attributes
     ----------
@@ -98,12 +101,17 @@ class MatchResult:
         *,
         only_best: bool = False,
         settings: Mapping[str, Any] | None = None,
+        progressbar: bool = True,
     ):
         self.idata, self.model, self.prepared = idata, model, prepared
         self.settings = dict(settings or {})
-        self.diagnosis = diagnose(titled(idata, self._titles()))
+        with silent(not progressbar), saying("Summarising"):
+            self._summarise(only_best)
+
+    def _summarise(self, only_best: bool) -> None:
+        self.diagnosis = diagnose(titled(self.idata, self._titles()))
         groups = self.diagnosis.chains["group"]
-        self.kept = best_chain(idata) if only_best or groups.nunique() > 1 else idata
+        self.kept = best_chain(self.idata) if only_best or groups.nunique() > 1 else self.idata
         self.labels = partition_estimate(self.kept, progressbar=False)
         self.shown = titled(self.kept, self._titles())
         self.shown_labels = titled(self.labels, self._titles())
@@ -384,7 +392,8 @@ class MatchResult:
         ImportError
             If matplotlib, itables, or what writes netCDF, is not installed.
         """
-        return write(self, Path(folder), top, force)
+        with saying("Writing"):
+            return write(self, Path(folder), top, force)
 
     # -- words -----------------------------------------------------------------------------------
 

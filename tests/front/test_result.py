@@ -1,6 +1,7 @@
 """Verdicts, of made-up draws that are sure, in doubt, of two minds, or about nothing."""
 
 import pickle
+import time
 from html import escape
 
 import numpy as np
@@ -268,3 +269,17 @@ def test_a_result_survives_pickling():
     pd.testing.assert_frame_equal(
         again.assign("a", new, progressbar=False), result.assign("a", new, progressbar=False)
     )
+
+
+def test_what_takes_its_time_is_said(monkeypatch, caplog):
+    def slow(*args, **options):
+        time.sleep(1.2)
+        return pmm.diagnose(*args, **options)
+
+    caplog.set_level("INFO", "pymc")
+    known = drawn([sure, sure])
+    monkeypatch.setattr("pm_match.front.result.diagnose", slow)
+    for progressbar, said in ((True, ["Summarising ..."]), (False, [])):
+        caplog.clear()
+        pmm.MatchResult(known.idata, None, known.prepared, progressbar=progressbar)
+        assert caplog.messages == said
