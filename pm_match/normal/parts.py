@@ -52,14 +52,20 @@ class Alignment:
 
     def read(self, point: Point, d: int) -> Map:
         """Read the map, of vectors of d numbers, from a point."""
-        names = self.orientation, self.scale, self.intercept
-        return self._kept(self._map, d, *(point[self.keys[n]] if n else None for n in names))
 
-    def _map(self, d: int, raw, size, intercept) -> Map:
-        """Make the map of what its variables hold, None for those that are not there."""
-        q = np.eye(d) if raw is None else polar_factor(raw)
-        scale = 1.0 if size is None else float(np.exp(size) if self.logs else size)
-        return Map(q, scale, np.zeros(d) if intercept is None else np.asarray(intercept))
+        def made(*values: NDArray) -> Map:
+            own = dict(zip(self.names, values, strict=True))
+            q, scale, intercept = np.eye(d), 1.0, np.zeros(d)
+            if self.orientation:
+                q = polar_factor(own[self.orientation])
+            if self.scale:
+                value = float(own[self.scale])
+                scale = float(np.exp(value)) if self.logs else value
+            if self.intercept:
+                intercept = np.array(own[self.intercept])
+            return Map(q, scale, intercept)
+
+        return self._kept.of_values(made, *(point[self.keys[name]] for name in self.names))
 
 
 @dataclass(frozen=True, eq=False)

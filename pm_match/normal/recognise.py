@@ -465,7 +465,7 @@ def _prior_function(context: Context, centers: RV, precision: RV, check: Density
         )
 
     kept = Kept()
-    return lambda point: kept(made, *(point[key] for key in keys))
+    return lambda point: kept.of_values(made, *(point[key] for key in keys))
 
 
 def _objects_of_rows(

@@ -230,3 +230,20 @@ def test_bad_powers():
         with pytest.raises(TypeError, match="expected an observed variable"):
             pmm.coarsen("k", y, 0.5)
     assert not model.potentials
+
+
+@pytest.mark.parametrize("name", ["orientation_1", "scale_1", "intercept_1", "scale_matrix"])
+def test_points_that_are_written_into_are_read_anew(name):
+    """PyMC's processes have every draw in the same arrays."""
+    model = aligned_model()
+    normals, key = normals_of(model), model.rvs_to_values[model[name]].name
+    point = {k: np.array(v) for k, v in model.initial_point(0).items()}
+
+    def found(normals):
+        return np.append(normals.vectors(point), normals.prior(point).inverse_scale)
+
+    before = found(normals)
+    point[key][...] += 0.3
+    after = found(normals)
+    assert (before != after).any()
+    np.testing.assert_array_equal(after, found(normals_of(aligned_model())))
