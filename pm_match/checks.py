@@ -191,6 +191,11 @@ def joined(label: Any) -> Any:
 
 
 def label_text(label: Any) -> str:
-    """Give a label as text: a column of whole numbers that has holes is one of floats."""
+    """Give a label as text, the same of pandas' and of NumPy's.
+
+    A column of whole numbers that has holes is one of floats.
+    """
+    if isinstance(label, np.datetime64):
+        label = label.astype("datetime64[us]").item()
     whole = isinstance(label, float | np.floating) and label.is_integer()
-    return str(int(label) if whole else label)
+    return str(int(label) if whole else joined(label))

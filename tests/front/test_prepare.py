@@ -7,6 +7,7 @@ from scipy import sparse
 
 import pm_match as pmm
 from pm_match.reading import read
+from pm_match.reading.links import read_pairs
 
 RNG = np.random.default_rng(0)
 
@@ -641,6 +642,24 @@ BAD = {
         "standardise: expected a model of numbers, .*; found 'mixture'",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.period_range("2020-01", periods=5, freq="M"),
+        pd.date_range("2020-01-01", periods=5),
+        pd.date_range("2020-01-01", periods=5, tz="Europe/Rome"),
+        pd.MultiIndex.from_product([["north"], range(5)]),
+    ],
+    ids=["periods", "dates", "zone", "levels"],
+)
+def test_links_take_the_labels_of_the_index(index):
+    tables = {name: numbers("uv", 5).set_axis(index) for name in "ab"}
+    links = pd.DataFrame({"a": [index[0], index[3]], "b": [index[2], index[1]]})
+    model = pmm.prepare(tables, links=links).declare()
+    _, _, positions = read_pairs(model["links"])
+    assert [own.tolist() for own in positions] == [[0, 3], [2, 1]]
 
 
 def test_all_columns_of_a_table_that_are_refused_are_named_together():
