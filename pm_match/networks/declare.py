@@ -59,7 +59,8 @@ class BlockNetwork(pm.Distribution):
     self_loops : bool, default False
         Whether the diagonal of a one-mode network is data.
     exposure : sequence of array or None, or "degree", optional
-        For the families of counts: a constant vector for each axis (None for ones). Negative
+        For the families of counts: a constant vector for each axis (None for ones), a Series being
+        matched by the objects' names where the observed network has some. Negative
         binomial counts of one mean are the more overdispersed the smaller their exposure is.
         "degree" takes the sums of rows and columns, so that the product is row degree × column
         degree / total; in a symmetric network degrees count both ends, and the total is twice that
