@@ -194,7 +194,15 @@ class HyperparameterGibbs(PartitionStep):
 
 
 def numbers_of(point, key: str) -> Iterator[tuple[float, Callable[[float], None]]]:
-    """Yield each number of a variable, as it is, and what puts another one in its place."""
+    """Yield each number of a variable, as it is, and what puts another one in its place.
+
+    Raise `ValueError` if one is at a bound, which no slice leaves.
+    """
+    if not np.isfinite(point[key]).all():
+        raise ValueError(
+            f"{key!r}: expected a start within bounds; found one at a bound, {point[key]} on the "
+            "scale that is sampled. Give the variable another one: initval="
+        )
     for place in np.ndindex(np.shape(point[key])):
 
         def put(x: float, place=place) -> None:

@@ -128,6 +128,20 @@ def test_hyperparameters_stay_where_priors_are_defined(case):
     assert np.isfinite(density(point))
 
 
+def test_hyperparameters_do_not_start_at_a_bound():
+    """PyMC takes the mean of the gamma distribution for a start."""
+    model = counts(
+        lambda: pm.StickBreakingWeights(
+            "weights", pm.Truncated("free", pm.Gamma.dist(2.0, 1.0), 0.5, 2.0), K=T - 1
+        )
+    )
+    step = pmm.HyperparameterGibbs([model["free"]], model=model, rng=1)
+    with pytest.raises(
+        ValueError, match=r"'free_.*': expected a start within bounds; found .* inf"
+    ):
+        step.step(model.initial_point(0))
+
+
 def test_conditions_are_pymcs():
     with pm.Model() as model:
         x = pm.Normal("x")
