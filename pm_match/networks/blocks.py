@@ -512,6 +512,9 @@ def log_relation(relation):
     none = relation.tables[:, :0]
     found = relation.everything[3]
     found += log_blocks(family, prior[0], none, relation.sums, relation.counted)
+    if noise[1] == 0.0:
+        # No cells: what is left of their squares is rounding.
+        return found
     return found + gain(family, prior[1], none, 0.0, 0.0, 0.0, noise[0], noise[1], noise[2])
 
 

@@ -183,6 +183,31 @@ def log_evidence(evidence):
     return log_evidence_of(collect([term]), 0)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e7, 3e8])
+def test_evidence_of_large_values_is_that_of_their_blocks(scale):
+    """What rounding leaves of their squares is no noise."""
+    index = np.argwhere(np.ones((40, 30)))
+    x = scale * np.random.default_rng(0).normal(size=len(index))
+    own = [units(n, index[:0]) for n in (40, 30)]
+    board = Board(own, [3, 3])
+    cells = NetworkCells((40, 30), index, x, True, index[:0], (None, None), (0, 0))
+    flags = [np.zeros(n, bool) for n in (40, 30)]
+    evidence, prior = (
+        BlockEvidence(of_two_axes("normal", cells), board, flags),
+        (0, 0.5, 2, scale**2),
+    )
+    evidence.set_prior(prior, None)
+    for p, u in enumerate(own):
+        place(
+            new_partition(u.size, 3, None, board.slots_of(p), board.n_slots[p : p + 1]),
+            np.arange(len(u.size)) % 3,
+        )
+    evidence.load()
+    found = log_evidence_of(collect([evidence.terms[0][1]]), board.n_slots[0])
+    labels = [np.arange(n) % 3 for n in (40, 30)]
+    assert found == pytest.approx(evidence.log_marginal(labels, prior, None), rel=1e-12)
+
+
 @njit
 def scores(partition, term, unit, out):
     protocol.score(term, unit, partition.slot[unit], partition.n_slots[0], out)
