@@ -1,6 +1,8 @@
 """What the package says of itself is the same wherever it is said."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -62,3 +64,10 @@ def test_classifiers_name_the_pythons_of_the_workflow():
 
 def test_types_are_shipped():
     assert (Path(pm_match.__file__).parent / "py.typed").exists()
+
+
+def test_the_import_leaves_alone_what_takes_long():
+    slow = ["dask", "matplotlib", "networkx", "scipy.optimize", "scipy.stats", "sklearn"]
+    code = f"import sys, pm_match; print(*set({slow}).intersection(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
