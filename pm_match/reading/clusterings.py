@@ -120,6 +120,8 @@ def clustering_candidate(
             for assignment in assignments:
                 must_be_analytic(context, assignment)
         except Refusal as refusal:
+            if weights.dtype != "float64":
+                raise
             raise WeightsRefusal(str(refusal)) from refusal
         shape = context.shapes[weights.name]
         if len(shape) != 1:
