@@ -735,6 +735,12 @@ class ProjectedNormalEvidence:
         given = own.precision, own.linear, own.first, slot_of, 1.0, 1.0, own.lower, own.vector
         return [job(rebuild, own, slot_of, 1.0), job(draw_latent, rng, *given, latent)]
 
+    def shared_precision(self) -> tuple[float, float]:
+        """Return shape and rate of a shared precision's conditional; rate 0 if there is none."""
+        term = self.term
+        rate = 0.0 if term.given[0] else max(term.rate[0], term.hyper[RATE])
+        return float(term.hyper[SHAPE]), float(rate)
+
     def draw(
         self, rng: np.random.Generator, slot_of: NDArray[np.int64]
     ) -> tuple[float, NDArray[np.float64]]:
@@ -744,14 +750,14 @@ class ProjectedNormalEvidence:
         """
         term = self.term
         latent = np.empty((self.truncation, self.n_factors))
-        rate = 0.0 if term.given[0] else max(term.rate[0], term.hyper[RATE])
+        shape, rate = self.shared_precision()
         alpha = draw_latent(
             rng,
             term.precision,
             term.linear,
             term.first,
             slot_of,
-            term.hyper[SHAPE],
+            shape,
             rate,
             term.lower,
             term.vector,

@@ -10,7 +10,7 @@ from scipy.special import gammaln
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.features import isometric, projection
 from pm_match.features.emission import Emission
-from pm_match.features.feature_sums import Contributions, posterior, shared_precision
+from pm_match.features.feature_sums import Contributions, posterior
 from pm_match.features.parts import Features, Setting
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
@@ -103,8 +103,7 @@ class FeatureState(EvidenceState):
         contributions = Contributions(features.sums(labels)).of(plain.emissions)
         total = 0.0
         if plain.gamma is not None:
-            given = plain.latent_precision, plain.gamma, self.evidence.n_values
-            shape, rate = shared_precision(contributions, *given)
+            shape, rate = self.evidence.shared_precision()
             total += shape * log(rate) - gammaln(shape)
             total += (shape - 1.0) * log(precision) - rate * precision
         own, linear = posterior(contributions, plain.latent_precision)

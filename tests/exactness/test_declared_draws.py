@@ -117,10 +117,29 @@ def declared_near_bounds():
     return model
 
 
+def declared_far_from_zero():
+    """Where sums of squares keep no digits."""
+    y = 1e8 + np.random.default_rng(0).normal(size=(30, 4))
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", 1.0, 3)
+        cluster = pm.Categorical("cluster", weights, shape=30)
+        tau = pm.Gamma("tau", 1.0, 1.0)
+        latent = pm.Normal("latent", 0.0, tau=0.5 * tau, shape=(4, 2))
+        projection = pm.Normal("projection", shape=(4, 2))
+        mean = latent[cluster] @ projection.T + pm.Normal("intercept", 1e8, 1.0, shape=4)
+        pm.Normal("x", mean, tau=tau, observed=y)
+    return model
+
+
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(
     "declared",
-    [declared_with_large_numbers, declared_with_vague_precisions, declared_near_bounds],
+    [
+        declared_with_large_numbers,
+        declared_with_vague_precisions,
+        declared_near_bounds,
+        declared_far_from_zero,
+    ],
 )
 def test_what_floats_do_not_hold_is_no_other_model(declared):
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
