@@ -15,6 +15,7 @@ from pm_match.clusters.protocol import Terms, collect, jobs
 from pm_match.clusters.relevance import new_relevance
 from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import (
+    log_evidence_of,
     log_joint,
     new_partition,
     place,
@@ -143,6 +144,8 @@ class Collapsed:
         found.append(job(sweep, rng, *given, table))
         found.append(job(rename, rng, *given, self._renamed[0], 1))
         found.append(job(log_joint, *given, table))
+        found.append(job(log_evidence_of, table, 1))
+        found.append(job(score_unit, self.partitions[0], table, 0, self.partitions[0].scores))
         if any(len(clustering.assignments) > 1 for clustering in self.component.clusterings):
             kernel, *scratch = kernel_and_scratch(terms, 1)
             found.append(job(kernel, rng, *given, table, 0, 1, *scratch))

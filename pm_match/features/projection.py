@@ -22,7 +22,6 @@ from pm_match.features.projection_fit import copy, expect, weigh
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part, reducing
-from pm_match.numerics.sums import add_up
 
 # How many steps a climb remembers, and what gain, as a share of what there is, is its last.
 _REMEMBERED = 10
@@ -281,7 +280,6 @@ def kernels() -> list[Job]:
         numbers, vector, matrix, matrix, numbers, matrix, cube, matrix, cube, cube, matrix
     )
     return [
-        job(add_up, matrix, numbers, matrix),
         job(maximise, table, 1, 1, 1, remembered, vector, cube),
         job(draw_factors, np.random.default_rng(), table, 1, 0.0, matrix),
     ]

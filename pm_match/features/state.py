@@ -14,8 +14,9 @@ from pm_match.features.feature_sums import Contributions, posterior
 from pm_match.features.parts import Features, Setting
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
-from pm_match.numerics.ahead import Job
+from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.masked import MaskedTable
+from pm_match.numerics.sums import add_up
 
 
 class FeatureState(EvidenceState):
@@ -49,7 +50,9 @@ class FeatureState(EvidenceState):
 
     def kernels(self) -> list[Job]:
         """List what the term's state, its draws and those of projections are made by."""
+        numbers, matrix = np.zeros(1, np.int64), np.zeros((1, 1))
         found = self.evidence.kernels(self.site.slot_of(self._number))
+        found.append(job(add_up, matrix, numbers, matrix))
         found += isometric.kernels() if self.features.sliced else []
         return found + (projection.kernels() if self.features.flat else [])
 
