@@ -45,11 +45,8 @@ def declared_density(model: Model, component: Component) -> Density:
     for clustering in component.clusterings:
         labels = {name for a in clustering.assignments for name in (a.name, *a.drawn)}
         own |= {*clustering.names, *labels} if clustering.weights else {*clustering.names} - labels
-    others = [
-        rv
-        for rv in [*model.basic_RVs, *model.potentials]
-        if own.isdisjoint([rv.name, str(rv.name).removesuffix("_observed")])
-    ]
+    own |= {f"{name}_observed" for name in own if f"{name}_unobserved" in own}
+    others = [rv for rv in [*model.basic_RVs, *model.potentials] if rv.name not in own]
     drawn = [model[name] for name in component.collapsed]
     graphs = entered_densities(model, drawn, others, jacobian=False)
     total, sizes = (

@@ -131,6 +131,17 @@ def declared_far_from_zero():
     return model
 
 
+def declared_with_names_like_missing_labels():
+    """PyMC calls the known part of labels so; these are data."""
+    y = np.random.default_rng(0).normal(size=6)
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", 1.0, 3)
+        cluster = pm.Categorical("cluster", weights, shape=6)
+        mean = pm.Normal("mean", shape=4)
+        pm.Normal("cluster_observed", mean[cluster], 1.0, observed=y)
+    return model
+
+
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(
     "declared",
@@ -139,6 +150,7 @@ def declared_far_from_zero():
         declared_with_vague_precisions,
         declared_near_bounds,
         declared_far_from_zero,
+        declared_with_names_like_missing_labels,
     ],
 )
 def test_what_floats_do_not_hold_is_no_other_model(declared):
