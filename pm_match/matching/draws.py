@@ -162,14 +162,9 @@ def _types_of(domain: str, names: Sequence[str]) -> list[str]:
     "firm_2" nor "firm_2_person" says one of "firm".
     """
     ends = [own.removeprefix(f"{domain}_") for own in names if own.startswith(f"{domain}_")]
-    others = [own for own in names if not own.startswith(f"{domain}_")]
-    return [
-        end
-        for end in ends
-        if end.isidentifier()
-        and not any(end.endswith(f"_{other}") for other in ends)
-        and (not others or any(own.endswith(f"_{end}") for own in others))
-    ]
+    ends = [end for end in ends if end.isidentifier()]
+    others = [own for own in names if own.removeprefix(f"{domain}_") not in ends]
+    return [end for end in ends if not others or any(own.endswith(f"_{end}") for own in others)]
 
 
 def titled(draws: Any, titles: Mapping[str, str], group: str = "posterior") -> Any:

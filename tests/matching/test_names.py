@@ -74,9 +74,11 @@ def test_a_network_of_one_type_is_known_by_its_name():
     dims = ("chain", "draw")
     one = xr.Dataset({f"cluster_{n}_person": ((*dims, n), labels) for n in "ab"})
     assert pmm.match_probability(one, "a", "b").shape == (3, 3)
-    two = one.assign({f"cluster_{n}_firm": ((*dims, f"{n}_firm"), labels) for n in "ab"})
-    with pytest.raises(KeyError, match=r"'a' has several types .* \['a_person', 'a_firm'\]"):
-        pmm.match_probability(two, "a", "b")
+    for other in ("firm", "big_person"):
+        two = one.assign({f"cluster_{n}_{other}": ((*dims, f"{n}_2"), labels) for n in "ab"})
+        said = rf"'a' has several types .* \['a_person', 'a_{other}'\]"
+        with pytest.raises(KeyError, match=said):
+            pmm.match_probability(two, "a", "b")
 
 
 @pytest.mark.parametrize(
