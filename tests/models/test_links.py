@@ -35,6 +35,10 @@ def test_cells_of_a_frame_are_labels_even_if_numbers():
     with pytest.raises(ValueError, match="row 1: expected labels of at least two objects; found 1"):
         linked(pairs)
     assert linked([pairs.dropna(), {"a": [1], "b": [0]}]) == [[0, 4], [1, 3], [2, 6]]
+    # As results have labels of several levels.
+    levels = [("u", 1), ("u", 2), ("v", 1)]
+    pairs = pd.DataFrame({"a": [levels[0], levels[2]], "b": [20, 0]})
+    assert linked(pairs, labels=pd.MultiIndex.from_tuples(levels)) == [[0, 4], [2, 6]]
 
 
 def test_objects_without_labels_are_known_by_number():
