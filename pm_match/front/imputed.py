@@ -47,5 +47,12 @@ def filled(prepared: PreparedData, name: str, found: xr.Dataset) -> pd.DataFrame
             elif scaled:
                 said = {end: x * own.std(ddof=0) + own.mean() for end, x in said.items()}
             told[column] = own.astype(object).where(~hidden, said.pop("")).infer_objects()
-            told |= {f"{column}{end}": values for end, values in said.items()}
+            told |= {_unused(table, f"{column}{end}"): values for end, values in said.items()}
     return pd.DataFrame(told, table.index)
+
+
+def _unused(table: pd.DataFrame, name: str) -> str:
+    """Name what is said of a column as no column of the table is."""
+    while name in table:
+        name += "_"
+    return name

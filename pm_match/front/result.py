@@ -266,7 +266,8 @@ class MatchResult:
             By domain, the columns that are used, without missing values: numbers are means,
             categories and truth values (0 and 1) the most probable ones. After these, of columns
             that had some, ``<column>_lower`` and ``<column>_upper``, the ends of the intervals of
-            numbers; and ``<column>_probability``, how probable the others are.
+            numbers; and ``<column>_probability``, how probable the others are. A name that the
+            table has already gets another ``_``.
 
         Raises
         ------

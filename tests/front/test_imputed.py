@@ -56,6 +56,16 @@ def test_mixed_tables(shops):
     assert found["south"].columns.tolist() == ["price", "new", "sold"]
 
 
+def test_columns_of_the_table_stay():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(12, 2)), columns=["x", "x_lower"])
+    table.iloc[1, 0] = np.nan
+    result = pmm.match({"a": table}, search_only=True, random_seed=1, progressbar=False)
+    found = result.impute(progressbar=False)["a"]
+    assert list(found) == ["x", "x_lower", "x_lower_", "x_upper"]
+    assert found["x_lower"].tolist() == table["x_lower"].tolist()
+
+
 @pytest.mark.parametrize(
     ("model", "options"),
     [
