@@ -26,7 +26,7 @@ from pm_match.clusters.sweep import (
 from pm_match.clusters.units import Units, units
 from pm_match.numerics.ahead import Job, compile_ahead, job
 from pm_match.progress import say
-from pm_match.reading.declared_draws import check_draw, declared_density
+from pm_match.reading.declared_draws import check_draw, declared_density, least_rounding
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
@@ -34,8 +34,8 @@ from pm_match.reading.parts import Component, UnservedModelError
 # How often two labels are proposed to swap where parameters go with them. Steps that adapt to every
 # parameter's scale, NUTS for one, lose by each swap of a full cluster with an empty one.
 ANCHORED_SWAPS = 0.2
-# How far scores may be from changes of the log evidence, and as a part of it.
-_LEAST, _ROUNDING = 0.01, 1e-8
+# How far scores may be from changes of the log evidence, as a part of it.
+_ROUNDING = 1e-8
 
 
 class Collapsed:
@@ -349,11 +349,13 @@ class Collapsed:
                 return
         kept = self.component.workspace
         if "declared density" not in kept:
-            kept["declared density"] = declared_density(model, self.component)
-        check_draw(kept["declared density"], self.component, point, found)
-        self._check_scores(point)
+            density = declared_density(model, self.component)
+            kept["declared density"] = density, least_rounding(model)
+        density, least = kept["declared density"]
+        check_draw(density, self.component, point, found, least)
+        self._check_scores(point, least)
 
-    def _check_scores(self, point: Point) -> None:
+    def _check_scores(self, point: Point, least: float) -> None:
         """Raise `RuntimeError` if what a unit scores is not what the log evidence changes by.
 
         Of one unit, and one label that it may get.
@@ -376,7 +378,7 @@ class Collapsed:
         self.load(point, moved)
         expected = self._log_evidence() - before
         self.load(point, labels)
-        if abs(found - expected) > _LEAST + _ROUNDING * (abs(before) + abs(expected)):
+        if abs(found - expected) > least + _ROUNDING * (abs(before) + abs(expected)):
             raise RuntimeError(
                 f"{self.component.clusterings[number].title!r}: expected scores by which the log "
                 f"evidence changes by {expected:.6g} where an object changes its cluster; found "

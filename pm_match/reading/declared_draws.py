@@ -20,10 +20,16 @@ from pymc.model.core import Model
 
 from pm_match.reading.owners import OTHER_STEPS
 from pm_match.reading.parts import Component, UnservedModelError
-from pm_match.reading.probe import compiled, entered_densities, float_type, in_double
+from pm_match.reading.probe import (
+    compiled,
+    entered_densities,
+    evaluate,
+    float_type,
+    in_double,
+)
 
 # Rounding, as a part of the sizes of all entries together, in double and in single precision; and
-# what it is at least, of data far from zero.
+# what it is at least.
 _ROUNDING = {"float64": 1e-7, "float32": 1e-3}
 _LEAST = 0.01
 
@@ -58,15 +64,27 @@ def declared_density(model: Model, component: Component) -> Density:
     return density
 
 
+def least_rounding(model: Model) -> float:
+    """How far rounding may take a log density at least.
+
+    Of a count x, it is the difference of numbers as large as x log x.
+    """
+    data = [np.abs(evaluate(model.rvs_to_values[rv])) for rv in model.observed_RVs]
+    sizes = sum(float(np.nansum(x * np.log1p(x))) for x in data)
+    return _LEAST + 4.0 * float(np.finfo(float_type()).eps) * sizes
+
+
 def check_draw(
     density: Density,
     component: Component,
     point: Mapping[str, NDArray],
     found: Sequence[float],
+    least: float,
 ) -> None:
     """Raise `UnservedModelError` if a draw has another density than the declared one.
 
-    `point`: to which the draw was written; `found`: what its log density adds up of.
+    `point`: to which the draw was written; `found`: what its log density adds up of; `least`: what
+    `least_rounding` returns.
     """
     try:
         with np.errstate(all="ignore"):
@@ -74,11 +92,10 @@ def check_draw(
     except ParameterValueError:
         # Of a draw that no float holds, such as a precision of 1e-400 from a vague prior.
         return
-    away, rounding = abs(total - sum(found)), _ROUNDING[float_type()]
-    if not np.isfinite(sum(found)) or np.isnan(away):
+    if not np.isfinite([total, sum(found)]).all():
         # Parameters that are too small, or too large, to be told from their bounds.
         return
-    if away <= _LEAST + rounding * (sizes + np.abs(found).sum()):
+    if abs(total - sum(found)) <= least + _ROUNDING[float_type()] * (sizes + np.abs(found).sum()):
         return
     names = [repr(own.name) for c in component.clusterings for own in c.assignments]
     raise UnservedModelError(

@@ -131,6 +131,17 @@ def declared_far_from_zero():
     return model
 
 
+def declared_with_large_counts():
+    """Their log densities are differences of numbers as large as 3e14, in all."""
+    y = np.random.default_rng(0).poisson(1e9, size=(5000, 3))
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", 1.0, 3)
+        cluster = pm.Categorical("cluster", weights, shape=5000)
+        rate = pm.Gamma("rate", 1.0, 1e-9, shape=(4, 3))
+        pm.Poisson("x", rate[cluster], observed=y)
+    return model
+
+
 def declared_with_names_like_missing_labels():
     """PyMC calls the known part of labels so; these are data."""
     y = np.random.default_rng(0).normal(size=6)
@@ -150,6 +161,7 @@ def declared_with_names_like_missing_labels():
         declared_with_vague_precisions,
         declared_near_bounds,
         declared_far_from_zero,
+        declared_with_large_counts,
         declared_with_names_like_missing_labels,
     ],
 )
