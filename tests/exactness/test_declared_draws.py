@@ -15,7 +15,21 @@ from pm_match.normal.conjugate import NormalEvidence
 from pm_match.reading.declared_draws import looked_at
 from tests.declared import columns, features, networks, normals, plain
 
+
+def known_labels():
+    """Over constant weights, those of some objects, and those of all of another domain."""
+    y, labels = np.random.default_rng(0).normal(size=6), np.arange(6) % 3
+    with pm.Model() as model:
+        weights, mean = np.array([0.5, 0.3, 0.2]), pm.Normal("mean", shape=3)
+        known = pm.Categorical("known", weights, observed=labels)
+        some = pm.Categorical("some", weights, observed=np.ma.masked_array(labels, labels == 1))
+        pm.Normal("x", mean[known], 1.0, observed=y)
+        pm.Normal("y", mean[some], 1.0, observed=y)
+    return model
+
+
 MODELS = {
+    "known labels": known_labels,
     "plain": plain.tiny_model,
     "plain, missing": lambda: plain.tiny_model(linked=True, missing=True),
     "deviations": lambda: features.feature_model(
@@ -76,6 +90,9 @@ def test_draws_have_the_declared_density(name):
             point, _ = own.step(point)
         looked.append(looked_at(cluster._n_steps))
     assert sum(looked) == 3
+    cluster.setup_chain(2, 0, 8)
+    cluster.step(point)
+    assert cluster._n_steps == 1
 
 
 def declared_with_large_numbers():
