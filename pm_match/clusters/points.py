@@ -181,9 +181,9 @@ class ClusteringPoints(Writer):
             self.write(point, assignment.values(np.maximum(own, 0)))
 
     def log_labels(self, point: Mapping[str, NDArray]) -> float:
-        """Log density of labels that are drawn, if weights are constant; of irrelevant objects, too.
+        """Log density of the labels that are drawn, those of irrelevant objects too.
 
-        It is 0 if the weights are drawn.
+        It is 0 if the weights are drawn with them.
         """
         clustering, total = self.clustering, 0.0
         if clustering.weights:
