@@ -181,9 +181,9 @@ class ClusteringPoints(Writer):
             self.write(point, assignment.values(np.maximum(own, 0)))
 
     def log_labels(self, point: Mapping[str, NDArray]) -> float:
-        """Log density of the labels that are drawn, those of irrelevant objects too.
+        """Log density of all labels, those of irrelevant objects too, if weights are constant.
 
-        It is 0 if the weights are drawn with them.
+        It is 0 if they are drawn.
         """
         clustering, total = self.clustering, 0.0
         if clustering.weights:
@@ -193,6 +193,8 @@ class ClusteringPoints(Writer):
             if own.drawn:
                 drawn = own.joined({name: self.read(point, name) for name in own.drawn})
                 total += float(logs[drawn].sum())
+            if own.known is not None:
+                total += float(logs[own.known[~own.free]].sum())
         return total
 
     def draw(

@@ -53,7 +53,9 @@ def declared_density(model: Model, component: Component) -> Density:
         own |= {*clustering.names, *labels} if clustering.weights else {*clustering.names} - labels
     own |= {f"{name}_observed" for name in own if f"{name}_unobserved" in own}
     others = [rv for rv in [*model.basic_RVs, *model.potentials] if rv.name not in own]
-    drawn = [model[name] for name in component.collapsed]
+    every = [a for clustering in component.clusterings for a in clustering.assignments]
+    known = [f"{a.name}_observed" if a.drawn else a.name for a in every if a.known is not None]
+    drawn = [model[name] for name in [*component.collapsed, *known]]
     graphs = entered_densities(model, drawn, others, jacobian=False)
     total, sizes = (
         pt.add(*[own.sum() for own in [*found, pt.zeros(())]])

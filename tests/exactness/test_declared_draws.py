@@ -14,6 +14,7 @@ from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.normal.conjugate import NormalEvidence
 from pm_match.reading.declared_draws import looked_at
 from tests.declared import columns, features, networks, normals, plain
+from tests.reading.test_own_weights import some_known
 
 
 def known_labels():
@@ -25,6 +26,12 @@ def known_labels():
         some = pm.Categorical("some", weights, observed=np.ma.masked_array(labels, labels == 1))
         pm.Normal("x", mean[known], 1.0, observed=y)
         pm.Normal("y", mean[some], 1.0, observed=y)
+    return model
+
+
+def known_labels_of_own_weights():
+    with pm.Model() as model:
+        some_known()
     return model
 
 
@@ -76,10 +83,10 @@ def test_the_packages_kinds_pass_what_others_are_asked_for(name):
     testing.check_hyperparameters(model)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, "known labels, own weights"])
 def test_draws_have_the_declared_density(name):
     """Of chains, whose weights and parameters move far from where a model is read."""
-    model = MODELS[name]()
+    model = MODELS.get(name, known_labels_of_own_weights)()
     step, point = pmm.steps(model), model.initial_point()
     cluster = next(own for own in step if isinstance(own, pmm.ClusterGibbs))
     for own in step:
