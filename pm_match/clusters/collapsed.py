@@ -1,6 +1,7 @@
 """A component with all that can be integrated out integrated out: what several steps share."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -337,23 +338,20 @@ class Collapsed:
     def check_draw(self, model: Model, point: Point) -> None:
         """Raise `UnservedModelError` if a draw has another density than the declared one.
 
-        `point`: to which the state has been drawn. Nothing is looked at where a kind of evidence
-        has no `log_conditional`.
+        `point`: to which the state has been drawn. Where a kind of evidence has no
+        `log_conditional`, only scores are looked at.
         """
-        found = [points.log_labels(point) for points in self.points]
-        for own in self.evidence:
-            try:
-                with np.errstate(all="ignore"):
-                    found += [own.log_evidence(), own.log_conditional(point)]
-            except NotImplementedError:
-                return
         kept = self.component.workspace
-        if "declared density" not in kept:
-            density = declared_density(model, self.component)
-            kept["declared density"] = density, least_rounding(model)
-        density, least = kept["declared density"]
-        check_draw(density, self.component, point, found, least)
-        self._check_scores(point, least)
+        if "rounding" not in kept:
+            kept["rounding"] = least_rounding(model)
+        with suppress(NotImplementedError), np.errstate(all="ignore"):
+            found = [points.log_labels(point) for points in self.points]
+            for own in self.evidence:
+                found += [own.log_evidence(), own.log_conditional(point)]
+            if "declared density" not in kept:
+                kept["declared density"] = declared_density(model, self.component)
+            check_draw(kept["declared density"], self.component, point, found, kept["rounding"])
+        self._check_scores(point, 10.0 * kept["rounding"])
 
     def _check_scores(self, point: Point, least: float) -> None:
         """Raise `RuntimeError` if what a unit scores is not what the log evidence changes by.

@@ -169,8 +169,7 @@ class EvidenceState:
     def log_conditional(self, point: Point) -> float:
         """Log density of what `draw` drew, given all else, at the `point` that it was written to.
 
-        With it, chains look whether they sample what is declared (see
-        `reading.declared_draws`).
+        With it, chains look whether they sample what is declared (see `reading.declared_draws`).
         """
         raise NotImplementedError
 

@@ -20,13 +20,7 @@ from pymc.model.core import Model
 
 from pm_match.reading.owners import OTHER_STEPS
 from pm_match.reading.parts import Component, UnservedModelError
-from pm_match.reading.probe import (
-    compiled,
-    entered_densities,
-    evaluate,
-    float_type,
-    in_double,
-)
+from pm_match.reading.probe import compiled, entered_densities, evaluate, float_type, in_double
 
 # Rounding, as a part of the sizes of all entries together, in double and in single precision; and
 # what it is at least.
@@ -89,8 +83,7 @@ def check_draw(
     `least_rounding` returns.
     """
     try:
-        with np.errstate(all="ignore"):
-            total, sizes = map(float, density(point))
+        total, sizes = map(float, density(point))
     except ParameterValueError:
         # Of a draw that no float holds, such as a precision of 1e-400 from a vague prior.
         return

@@ -49,7 +49,7 @@ def replace_values(data, x) -> None:
 
 def look_away(component) -> None:
     """Hold no draws against the declared density: data are replaced in what was read of it."""
-    component.workspace["declared density"] = lambda point: (np.nan, 0.0), 0.01
+    component.workspace["declared density"] = lambda point: (np.nan, 0.0)
 
 
 class Simulator:
