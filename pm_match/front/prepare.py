@@ -44,6 +44,8 @@ MODELS = (*_NUMERIC, "mixture", "relational_clusters")
 _MOST_VARIABLES, _COMPONENTS = 200, 10
 # Clusters that there may be beside the known classes.
 _MORE = 4
+# Fewer names in two columns are categories rather than the ends of edges.
+_LEAST_NODES = 10
 # Options that only networks have.
 _OF_NETWORKS = (
     "types",
@@ -506,7 +508,8 @@ def _look_at_tables(given, titles, ids, told):
         ends = tables[name].select_dtypes(exclude="number")
         if ends.shape[1] == 2 and tables[name].shape[1] <= 3:
             one, other = ends
-            if set(ends[one].dropna()) & set(ends[other].dropna()):
+            first, second = (set(ends[column].dropna()) for column in (one, other))
+            if len(first | second) >= _LEAST_NODES and first & second:
                 warn(
                     f"domain {titles[name]!r}: {one!r} and {other!r} hold the same names; if rows "
                     "are edges of a network, say model='relational_clusters'"

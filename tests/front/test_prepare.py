@@ -1,5 +1,7 @@
 """What is used of the data, what is not, and which model they get."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -224,11 +226,15 @@ class TestNetworks:
             pmm.prepare({"a": same}, columns=["boss", "clerk"])
 
     def test_tables_that_look_like_edges_are_pointed_out(self):
-        lists = {
-            name: edges(*[("x", "u"), ("u", "x"), ("x", "y"), ("y", "u")] * 3) for name in "ab"
-        }
-        with pytest.warns(UserWarning, match="'boss' and 'clerk' hold the same names; if rows are"):
+        said = "'boss' and 'clerk' hold the same names; if rows are"
+        ends = zip(3 * "abcdefghijk", 3 * "bcdefghijka", strict=True)
+        lists = dict.fromkeys("ab", edges(*ends))
+        with pytest.warns(UserWarning, match=said):
             pmm.prepare(lists)
+        ratings = {name: edges(*[("low", "high"), ("high", "low")] * 9) for name in "ab"}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", said)
+            pmm.prepare(ratings)
 
     def test_links_name_networks_of_one_type(self):
         lists = {name: edges(("x", "u"), ("u", "y"), ("x", "y")) for name in "ab"}
