@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
@@ -14,7 +15,6 @@ from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.normal.conjugate import NormalEvidence
 from pm_match.reading.declared_draws import looked_at
 from tests.declared import columns, features, networks, normals, plain
-from tests.reading.test_own_weights import some_known
 
 
 def known_labels():
@@ -30,8 +30,11 @@ def known_labels():
 
 
 def known_labels_of_own_weights():
+    y, labels = np.random.default_rng(0).normal(size=6), np.arange(6) % 3
     with pm.Model() as model:
-        some_known()
+        p = pm.math.softmax(y[:, None] * pm.Normal("slope", shape=3), axis=1)
+        own = pm.Categorical("own", p, observed=np.ma.masked_array(labels, labels == 2))
+        pm.Poisson("count", pt.constant([1.0, 3.0, 8.0])[own], observed=np.arange(6))
     return model
 
 
