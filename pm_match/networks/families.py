@@ -35,6 +35,7 @@ from scipy.special import betaln, expit, gammaln, log_expit, xlog1py, xlogy
 from pm_match.networks.data import PROBABILITIES
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma, log_rising
+from pm_match.reading.densities import log_normal
 
 BERNOULLI, POISSON, NORMAL, NEGATIVE_BINOMIAL = 0, 1, 2, 3
 FAMILIES = {
@@ -257,7 +258,7 @@ def log_parameters(
     linear = kappa * m + totals
     rate = b + 0.5 * np.maximum(squares + kappa * m**2 - linear**2 / new_kappa, 0.0)
     found = _log_gamma_density(last, a + 0.5 * cells, rate)
-    own = _log_normal_density(drawn[0], linear / new_kappa, new_kappa * np.exp(last))
+    own = log_normal(drawn[0], linear / new_kappa, new_kappa * np.exp(last))
     return found + float(own.sum())
 
 
@@ -271,16 +272,12 @@ def _log_gamma_density(log_x: NDArray, shape: NDArray, rate: NDArray) -> float:
     return float(found.sum())
 
 
-def _log_normal_density(x: NDArray, mean: NDArray, tau: NDArray) -> NDArray[np.float64]:
-    return 0.5 * (np.log(tau) - _LOG_2PI - tau * (x - mean) ** 2)
-
-
 def log_values(
     family: str, x: NDArray, exposed: NDArray, *parameters: NDArray
 ) -> NDArray[np.float64]:
     """Log density (n,) of cells with these exposures (n,) and parameters of their blocks (n,)."""
     if family == "normal":
-        return _log_normal_density(x, *parameters)
+        return log_normal(x, *parameters)
     (p,) = parameters
     if family == "bernoulli":
         return xlogy(x, p) + xlog1py(1.0 - x, -p)

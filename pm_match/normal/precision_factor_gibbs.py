@@ -7,7 +7,6 @@ from pymc.blocking import PointType, StatsType
 from pm_match.clusters.step import PartitionStep
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints, VectorLabels
-from pm_match.reading.probe import natural_function
 
 
 class PrecisionFactorGibbs(PartitionStep):
@@ -57,12 +56,11 @@ class PrecisionFactorGibbs(PartitionStep):
         super()._prepare()
         self._points = NormalsPoints(self.model, self.part)
         self._labels = VectorLabels(self.model, self.part)
-        self._parameters = natural_function(self.model, self.part.names)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         new = dict(point)
-        means, precisions = self._parameters(point)
+        means, precisions = self._points.natural(point)
         for values, labels in zip(self.part.values, self._labels(point), strict=True):
             if values.factor is not None:
                 x = values.vectors(point)

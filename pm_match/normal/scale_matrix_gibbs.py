@@ -9,7 +9,6 @@ from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints, VectorLabels
 from pm_match.numerics.wishart import draw_wishart
 from pm_match.reading.parts import Structure
-from pm_match.reading.probe import natural_function
 
 
 class ScaleMatrixGibbs(PartitionStep):
@@ -62,14 +61,13 @@ class ScaleMatrixGibbs(PartitionStep):
         super()._prepare()
         self._points = NormalsPoints(self.model, self.part)
         self._labels = VectorLabels(self.model, self.part)
-        self._parameters = natural_function(self.model, self.part.names)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         normals, points = self.part, self._points
         own = normals.scale_matrix
         assert own is not None
-        mean, precision = (np.array(value) for value in self._parameters(point))
+        mean, precision = (np.array(value) for value in self._points.natural(point))
         degrees, inverse = own.prior(point)
         each = normals.prior(point).degrees
         if normals.shared:

@@ -12,7 +12,7 @@ from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.sums import add_up
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component, UnservedModelError
-from pm_match.reading.probe import initial_point, natural_function
+from pm_match.reading.probe import initial_point
 from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums
 
 
@@ -100,7 +100,6 @@ class ShardedNormals(ShardedEvidence):
             own.assignment: NormalScorer(own.name, self._centre, normals.shared)
             for own in normals.values
         }
-        self._natural = natural_function(model, normals.names)
         self._squares = np.zeros((len(self._centre), len(self._centre)))
 
     def begin(self, totals: Mapping[str, Sums]) -> None:
@@ -109,7 +108,7 @@ class ShardedNormals(ShardedEvidence):
 
     def _read(self, point: Point) -> tuple[NDArray, NDArray]:
         """Means (T, D), and precisions (P, D, D)."""
-        means, precisions = self._natural(point)
+        means, precisions = self._points.natural(point)
         return means, precisions[None] if self.normals.shared else precisions
 
     def parameters(self, point: Point) -> dict[str, tuple[NDArray, NDArray]]:
