@@ -263,3 +263,7 @@ def test_kinds_without_a_conditional_are_sampled_all_the_same(monkeypatch):
     pmm.sample(4, tune=4, chains=1, model=model, random_seed=1, progressbar=False, quiet=True)
     with pytest.raises(NotImplementedError):
         testing.check_declared_density(model)
+    right = Collapsed.scores
+    monkeypatch.setattr(Collapsed, "scores", lambda *given: 1.1 * right(*given))
+    with pytest.raises(RuntimeError, match="This is a fault of pm_match"):
+        pmm.sample(40, tune=40, chains=1, cores=1, model=model, random_seed=1, quiet=True)
