@@ -3,7 +3,7 @@
 from pm_match.numerics.garbage import uncollected
 
 # What is imported stays: to look through it for garbage takes a sixth of the time.
-with uncollected():
+with uncollected(lasting=True):
     # Its import looks through all modules; early, they are few. PyMC imports it late.
     import arviz_base  # noqa: F401
 
