@@ -1,8 +1,11 @@
 """Tables as comma-separated text whose cells a spreadsheet takes as text and numbers alone."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pm_match.checks import joined
@@ -13,21 +16,35 @@ _NAMES = ("object", "partner")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_csv(table: pd.DataFrame, file: Path | None = None, **options: Any) -> str | None:
+def write_csv(
+    table: pd.DataFrame, file: Path | None = None, float_format: str | None = None, **options: Any
+) -> str | None:
     """Write a table; labels that a spreadsheet would evaluate get an apostrophe in front.
 
     Labels are the user's, or somebody's who gave them data: ``=HYPERLINK(...)`` is a label here and
     a formula in a spreadsheet. What reads as a number stays as it is, with all its digits.
 
-    `file`: default: the text is returned; `**options`: passed to `DataFrame.to_csv`.
+    `file`: default: the text is returned; `float_format`: of numbers that are not whole, such as
+    ``"%.6g"``; `**options`: passed to `DataFrame.to_csv`.
     """
-    safe = with_text_names(table)
-    for place in range(safe.shape[1]):
-        column = safe.iloc[:, place]
-        if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-            safe.isetitem(place, column.map(as_text).to_numpy())
-    safe.index, safe.columns = _index(safe.index), _index(safe.columns)
+    named = with_text_names(table)
+    # Draws make few probabilities that differ: pandas would format each of millions of cells.
+    formatted = None if float_format is None else cache(float_format.__mod__)
+    cells = {j: _cells(column, formatted) for j, (_, column) in enumerate(named.items())}
+    safe = pd.DataFrame(cells, index=range(len(named)))
+    safe.index, safe.columns = _index(named.index), _index(named.columns)
     return safe.to_csv(file, **options)
+
+
+def _cells(column: pd.Series, formatted: Callable[[float], str] | None) -> Any:
+    """Make a column's cells what is written."""
+    if formatted is not None and pd.api.types.is_float_dtype(column):
+        codes, values = pd.factorize(column)
+        texts = np.array([*map(formatted, values), ""], dtype=object)
+        return pd.Series(texts[codes], dtype=object)
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return column.array
+    return column.map(as_text).array
 
 
 def with_text_names(table: pd.DataFrame) -> pd.DataFrame:

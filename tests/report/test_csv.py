@@ -1,6 +1,7 @@
 import csv
 import io
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -33,3 +34,23 @@ def test_labels_that_are_numbers_or_plain_stay():
         assert as_text(label) == label
     table = pd.DataFrame({"object": ["-12", "x"], "n": [1, 2]})
     assert write_csv(table, index=False) == table.to_csv(index=False)
+
+
+def test_numbers_are_written_as_pandas_writes_them():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "probability": rng.integers(0, 8, 50) / 7,
+            "log": np.append(rng.normal(0.0, 1e8, 48), [np.nan, np.inf]),
+            "single": rng.normal(size=50).astype("float32"),
+            "missing": pd.array([None, 1 / 3] * 25, dtype="Float64"),
+            "count": rng.integers(-5, 5, 50),
+            "seen": rng.random(50) < 0.5,
+        },
+        index=rng.integers(0, 9, 50),  # labels that come twice
+    )
+    for options in ({}, {"float_format": "%.3g"}, {"float_format": "%.6g", "index": False}):
+        assert write_csv(table, **options) == table.to_csv(**options)
+    empty = table[:0]
+    assert write_csv(empty, float_format="%.3g") == empty.to_csv()
+    assert write_csv(table[[]], float_format="%.3g") == table[[]].to_csv()
