@@ -29,8 +29,9 @@ class UnservedModelError(ValueError):
     ... except pmm.UnservedModelError as error:
     ...     print(error)
     ...
-    pm_match has no step for this model: it has no assignment (a pm.Categorical over random
-    weights; pm.Mixture has none). pm.sample() samples it with PyMC's own steps.
+    pm_match has no step for this model: it has no assignment (a vector of labels,
+    pm.Categorical or pm.Bernoulli; pm.Mixture has none). pm.sample() samples it with PyMC's own
+    steps.
     """
 
 
