@@ -17,7 +17,7 @@ import numpy as np
 from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import new_partition, place, rename, sweep
 from pm_match.clusters.units import units
-from pm_match.normal.conjugate import draw_parameters
+from pm_match.normal.conjugate import posterior
 from pm_match.normal.normal_rows import NormalRows, NormalWishartPrior
 from pm_match.normal.normal_wishart import NormalWishartEvidence
 
@@ -44,7 +44,7 @@ def sliced(x, prior, rng, n_sweeps):
     n = len(x)
     labels = np.zeros(n, int)
     for _ in range(n_sweeps):
-        means, precisions = draw_parameters(rng, x, labels, TRUNCATION, prior, shared=False)
+        means, precisions = posterior(x, labels, TRUNCATION, prior, shared=False).draw(rng)
         counts = np.bincount(labels, minlength=TRUNCATION)
         after = counts[::-1].cumsum()[::-1] - counts
         sticks = rng.beta(1.0 + counts, CONCENTRATION + after)

@@ -7,17 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 
-from pm_match.clusters.step import PartitionStep
-from pm_match.normal.conjugate import draw_parameters
+from pm_match.normal.conjugate import posterior
 from pm_match.normal.maps import Maps, draw_maps, n_turns
 from pm_match.normal.normal_rows import NormalWishartPrior
+from pm_match.normal.normals_step import NormalsStep
 from pm_match.normal.parts import Map, Normals
-from pm_match.normal.points import NormalsPoints, VectorLabels
 from pm_match.numerics.polar import draw_with_polar
 from pm_match.reading.parts import Structure
 
 
-class AlignmentGibbs(PartitionStep):
+class AlignmentGibbs(NormalsStep):
     """Draw the maps through which domains see their common normal clusters.
 
     Orientations, scales and intercepts of every domain that has some, by compiled slices given the
@@ -48,7 +47,6 @@ class AlignmentGibbs(PartitionStep):
 
     name = "alignment_gibbs"
     order = 32
-    record = Normals
 
     @classmethod
     def served(cls, part: Normals) -> list[str]:
@@ -59,11 +57,6 @@ class AlignmentGibbs(PartitionStep):
     def writes(cls, structure: Structure, part: Normals) -> list[str]:
         """Names of what it integrates out, and then draws."""
         return part.names
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._points = NormalsPoints(self.model, self.part)
-        self._labels = VectorLabels(self.model, self.part)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -84,7 +77,7 @@ class AlignmentGibbs(PartitionStep):
         given = normals.truncation, prior, normals.shared, normals.power
         drawn_from = normals.vectors(new), np.concatenate(labels), *given
         factors = normals.precision_factors(point)
-        points.write_parameters(new, *draw_parameters(rng, *drawn_from, factors))
+        points.write_parameters(new, *posterior(*drawn_from, factors).draw(rng))
         return new, [{}]
 
 

@@ -4,7 +4,7 @@ Precisions are the clusters' own, or one that they share (see `normal_wishart`, 
 """
 
 from math import log, pi
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,56 @@ from pm_match.numerics.ahead import Job
 from pm_match.numerics.wishart import draw_wishart
 
 
+class Posterior(NamedTuple):
+    """What is known of the means and precisions of T clusters, given the vectors of each.
+
+    P precisions: T, or 1 if the clusters share it.
+    """
+
+    prior: NormalWishartPrior
+    shared: bool  # whether all clusters have one precision
+    weights: NDArray[np.float64]  # (T,): of the vectors of every cluster
+    means: NDArray[np.float64]  # (T, D): m_j
+    # degrees, inverse_scales (P,), (P, D, D): of the Wishart conditionals
+    degrees: NDArray[np.float64]
+    inverse_scales: NDArray[np.float64]
+
+    def draw(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Draw means (T, D), and precisions (T, D, D), or (D, D) if it is shared."""
+        precisions, roots = draw_wishart(rng, self.degrees, self.inverse_scales)
+        # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
+        noise = rng.standard_normal(self.means.shape)[:, :, None]
+        noise = np.linalg.solve(np.swapaxes(roots, 1, 2), noise)[:, :, 0]
+        means = self.means + noise / np.sqrt(self.prior.strength + self.weights)[:, None]
+        return means, precisions[0] if self.shared else precisions
+
+    def log_density(self, mean: NDArray, precision: NDArray) -> float:
+        """Log density of means and precisions, as `draw` gives them."""
+        d, degrees = self.means.shape[1], self.degrees
+        precisions = np.reshape(precision, self.inverse_scales.shape)
+        logs = np.linalg.slogdet(precisions)[1]
+        total = 0.5 * degrees * (np.linalg.slogdet(self.inverse_scales)[1] - d * log(2.0))
+        total += 0.5 * (degrees - d - 1.0) * logs - multigammaln(0.5 * degrees, d)
+        total -= 0.5 * np.einsum("pij,pji->p", self.inverse_scales, precisions)
+        strength, away = self.prior.strength + self.weights, mean - self.means
+        every = np.broadcast_to(precisions, (len(away), d, d))
+        squares = strength * np.einsum("ti,tij,tj->t", away, every, away)
+        means_own = 0.5 * (d * np.log(strength / (2.0 * pi)) + logs - squares)
+        return float(total.sum() + means_own.sum())
+
+    def means_out(self) -> NDArray[np.float64]:
+        """Log factors (T,) of the evidence that are left of means when they are integrated out."""
+        strength = self.prior.strength
+        return 0.5 * self.means.shape[1] * np.log(strength / (strength + self.weights))
+
+    def precisions_out(self) -> NDArray[np.float64]:
+        """Log factors (P,) that are left of precisions, but for powers of pi."""
+        d, before, degrees = self.means.shape[1], self.prior.degrees, self.degrees
+        found = multigammaln(0.5 * degrees, d) - multigammaln(0.5 * before, d)
+        found -= 0.5 * degrees * np.linalg.slogdet(self.inverse_scales)[1]
+        return found + 0.5 * before * np.linalg.slogdet(self.prior.inverse_scale)[1]
+
+
 def posterior(
     values: NDArray,
     labels: NDArray,
@@ -23,14 +73,12 @@ def posterior(
     shared: bool,
     power: float = 1.0,
     factors: NDArray | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> Posterior:
     """Update the prior by the vectors of every cluster.
 
-    `values` (N, D); `labels` (N,); `n_clusters`: T. What has no vector keeps the prior. `shared`:
-    whether all clusters have one precision: P is 1 then, otherwise T. `power`: of the vectors'
-    densities: each vector is worth so much of one; `factors` (N,): of the precision of each; all
-    are 1 by default. Return `weights` (T,): of the vectors of every cluster; `means` (T, D): m_j;
-    `degrees` (P,); `inverse_scales` (P, D, D): of the Wishart conditionals.
+    `values` (N, D); `labels` (N,): in 0 ... T - 1; `n_clusters`: T. What has no vector keeps the
+    prior. `shared`: whether all clusters have one precision; `power`: of the vectors' densities:
+    each vector is worth so much of one; `factors` (N,): of the precision of each, 1 by default.
     """
     counts = power * np.bincount(labels, minlength=n_clusters).astype(np.float64)
     each = np.full(len(values), power) if factors is None else power * factors
@@ -52,7 +100,7 @@ def update(
     prior: NormalWishartPrior,
     shared: bool,
     weights: NDArray | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> Posterior:
     """Update the prior as `posterior` does, by what the clusters' vectors add up to.
 
     `counts` (T,): how many vectors they are worth; `averages` (T, D): of the vectors of every
@@ -65,10 +113,10 @@ def update(
     means = prior.center + share[:, None] * shifts
     outer = shifts[:, :, None] * shifts[:, None, :]
     scatter = scatters + (prior.strength * share)[:, None, None] * outer
-    own = counts
     if shared:
-        own, scatter = counts.sum(keepdims=True), scatter.sum(axis=0, keepdims=True)
-    return weights, means, prior.degrees + own, prior.inverse_scale + scatter
+        counts, scatter = counts.sum(keepdims=True), scatter.sum(axis=0, keepdims=True)
+    found = weights, means, prior.degrees + counts, prior.inverse_scale + scatter
+    return Posterior(prior, shared, *found)
 
 
 def log_marginal(
@@ -79,104 +127,22 @@ def log_marginal(
     power: float = 1.0,
     factors: NDArray | None = None,
 ) -> float:
-    """Log p(values | labels), means and precisions integrated out.
-
-    `values` (N, D); `labels` (N,): whole numbers from 0; `power`: of the vectors' densities;
-    `factors` (N,): of their precisions.
-    """
+    """Log p(values | labels), means and precisions integrated out; arguments as of `posterior`."""
     values, labels = np.asarray(values, float), np.asarray(labels)
     n_clusters = int(labels.max(initial=-1)) + 1
-    found = posterior(values, labels, n_clusters, prior, shared, power, factors)
-    weights, _, degrees, inverse_scales = found
-    total = means_out(weights, prior).sum() + precisions_out(degrees, inverse_scales, prior).sum()
+    own = posterior(values, labels, n_clusters, prior, shared, power, factors)
+    total = own.means_out().sum() + own.precisions_out().sum()
     return float(total + log_constant(values.shape, power, factors))
 
 
 def log_constant(shape: tuple[int, ...], power: float, factors: NDArray | None) -> float:
     """Log of what the evidence of vectors has for a factor whatever their labels are.
 
-    `shape`: (N, D); `power`, `factors` (N,): as of `log_marginal`.
+    `shape`: (N, D); `power`, `factors` (N,): as of `posterior`.
     """
     n, d = shape
     logs = 0.0 if factors is None else float(np.log(factors).sum())
     return 0.5 * power * d * (logs - n * log(pi))
-
-
-def means_out(weights: NDArray, prior: NormalWishartPrior) -> NDArray[np.float64]:
-    """Log factors (J,) that are left of means of clusters when they are integrated out."""
-    d = len(prior.inverse_scale)
-    return 0.5 * d * np.log(prior.strength / (prior.strength + weights))
-
-
-def precisions_out(
-    degrees: NDArray, inverse_scales: NDArray, prior: NormalWishartPrior
-) -> NDArray[np.float64]:
-    """Log factors that are left of precisions with Wishart posteriors, but for powers of pi."""
-    d = len(prior.inverse_scale)
-    found = multigammaln(0.5 * degrees, d) - multigammaln(0.5 * prior.degrees, d)
-    found -= 0.5 * degrees * np.linalg.slogdet(inverse_scales)[1]
-    return found + 0.5 * prior.degrees * np.linalg.slogdet(prior.inverse_scale)[1]
-
-
-def draw_parameters(
-    rng: np.random.Generator,
-    values: NDArray,
-    labels: NDArray,
-    n_clusters: int,
-    prior: NormalWishartPrior,
-    shared: bool,
-    power: float = 1.0,
-    factors: NDArray | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw all clusters' means, and precisions, given the labels; empty clusters' from the prior.
-
-    `values` (N, D). `labels` (N,): in 0 ... T - 1. `n_clusters`: T; `power`: of the vectors'
-    densities; `factors` (N,): of their precisions. Return `means` (T, D); `precisions` (T, D, D),
-    or (D, D) if it is shared.
-    """
-    found = posterior(values, labels, n_clusters, prior, shared, power, factors)
-    return draw_posterior(rng, *found, prior, shared)
-
-
-def draw_posterior(
-    rng: np.random.Generator,
-    weights: NDArray,
-    means: NDArray,
-    degrees: NDArray,
-    inverse_scales: NDArray,
-    prior: NormalWishartPrior,
-    shared: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw means and precisions from what `posterior` returns, as `draw_parameters` does."""
-    precisions, roots = draw_wishart(rng, degrees, inverse_scales)
-    # With precision R R', the noise R'^-1 e has covariance (R R')^-1.
-    noise = rng.standard_normal(means.shape)[:, :, None]
-    noise = np.linalg.solve(np.swapaxes(roots, 1, 2), noise)[:, :, 0]
-    means = means + noise / np.sqrt(prior.strength + weights)[:, None]
-    return means, precisions[0] if shared else precisions
-
-
-def log_parameters(
-    mean: NDArray,
-    precision: NDArray,
-    weights: NDArray,
-    means: NDArray,
-    degrees: NDArray,
-    inverse_scales: NDArray,
-    prior: NormalWishartPrior,
-) -> float:
-    """Log density of means (T, D), and precisions (..., D, D), by what `posterior` returns."""
-    d = means.shape[1]
-    precisions = np.reshape(precision, inverse_scales.shape)
-    logs = np.linalg.slogdet(precisions)[1]
-    total = 0.5 * degrees * (np.linalg.slogdet(inverse_scales)[1] - d * log(2.0))
-    total += 0.5 * (degrees - d - 1.0) * logs - multigammaln(0.5 * degrees, d)
-    total -= 0.5 * np.einsum("pij,pji->p", inverse_scales, precisions)
-    strength, away = prior.strength + weights, mean - means
-    every = np.broadcast_to(precisions, (len(means), d, d))
-    squares = strength * np.einsum("ti,tij,tj->t", away, every, away)
-    means_own = 0.5 * (d * np.log(strength / (2.0 * pi)) + logs - squares)
-    return float(total.sum() + means_own.sum())
 
 
 class NormalEvidence:
@@ -222,23 +188,12 @@ class NormalEvidence:
         """List what `load` calls."""
         raise NotImplementedError
 
-    def draw(
-        self, rng: np.random.Generator, labels: NDArray
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Draw means and precisions, as `draw_parameters`, given the labels (N,) of all objects."""
-        own = labels[self.rows.object]
-        given = self.prior, self.shared, self.power, self.factors
-        return draw_parameters(rng, self.values, own, self.truncation, *given)
-
-    def log_conditional(self, mean: NDArray, precision: NDArray, labels: NDArray) -> float:
-        """Log density of means and precisions given the labels (N,) of all objects."""
-        own = labels[self.rows.object]
-        given = self.prior, self.shared, self.power, self.factors
-        found = posterior(self.values, own, self.truncation, *given)
-        return log_parameters(mean, precision, *found, self.prior)
+    def posterior(self, labels: NDArray) -> Posterior:
+        """Update the prior, given the labels (N,) of all objects."""
+        given = self.truncation, self.prior, self.shared, self.power, self.factors
+        return posterior(self.values, labels[self.rows.object], *given)
 
     def log_marginal(self, labels: NDArray) -> float:
         """Log p(values | labels) for the labels (N,) of all objects, by the plain formula."""
-        own = labels[self.rows.object]
         given = self.prior, self.shared, self.power, self.factors
-        return log_marginal(self.values, own, *given)
+        return log_marginal(self.values, labels[self.rows.object], *given)

@@ -1,14 +1,11 @@
 """Reads and writes points of value variables, for normal clusters."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.clusters.points import ClusteringPoints, Writer
+from pm_match.clusters.points import Writer
 from pm_match.normal.parts import Alignment, Map, Normals
-from pm_match.reading import read
 from pm_match.reading.priors import log_densities_function
 from pm_match.reading.probe import natural_function
 
@@ -47,20 +44,6 @@ class NormalsPoints(Writer):
             self.write_positive(point, alignment.scale, np.log(own.scale))
         if alignment.intercept:
             self.write(point, {alignment.intercept: own.intercept})
-
-
-class VectorLabels:
-    """Reads the labels of the vectors of normal clusters from points."""
-
-    def __init__(self, model: Model, normals: Normals):
-        clustering = read(model).clustering_of(normals)
-        self._clustering = ClusteringPoints(model, clustering)
-        self._objects = normals.objects(clustering)
-
-    def __call__(self, point: Mapping[str, NDArray]) -> list[NDArray[np.int64]]:
-        """Read those of every variable."""
-        labels = self._clustering.labels(point)
-        return [labels[objects] for objects in self._objects]
 
 
 def packed_cholesky(matrices: NDArray) -> NDArray[np.float64]:

@@ -4,12 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 
-from pm_match.clusters.step import PartitionStep
+from pm_match.normal.normals_step import NormalsStep
 from pm_match.normal.parts import Normals
-from pm_match.normal.points import NormalsPoints, VectorLabels
 
 
-class PrecisionFactorGibbs(PartitionStep):
+class PrecisionFactorGibbs(NormalsStep):
     r"""Draw a factor of the precision of every vector from its conditional.
 
     .. math:: x_n \sim N(\mu_{s_n}, (u_n \Lambda_{s_n})^{-1}), \quad
@@ -45,17 +44,11 @@ class PrecisionFactorGibbs(PartitionStep):
 
     name = "precision_factor_gibbs"
     order = 36
-    record = Normals
 
     @classmethod
     def served(cls, part: Normals) -> list[str]:
         """Names of the factors."""
         return [own.name for own in part.factors]
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._points = NormalsPoints(self.model, self.part)
-        self._labels = VectorLabels(self.model, self.part)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""

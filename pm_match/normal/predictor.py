@@ -32,9 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.normal.conjugate import draw_posterior, posterior
+from pm_match.normal.conjugate import posterior
 from pm_match.normal.given_observed import Incomplete
-from pm_match.normal.normal_rows import NormalWishartPrior
 from pm_match.normal.parts import Normals, NormalValues
 from pm_match.normal.state import NormalsState
 from pm_match.prediction.mixture import Law, NormalLaw
@@ -101,15 +100,15 @@ class NormalsPredictor(Predictor):
         own, self._point = self.normals, point
         if own.of_objects:
             return  # the laws are those of the draw's means and precisions
-        prior: NormalWishartPrior = own.prior(point)
+        prior = own.prior(point)
         self._labels = labels[own.clustering][self._objects]
         given = own.vectors(point), self._labels, own.truncation, prior, own.shared, own.power
         self._posterior = posterior(*given, own.precision_factors(point))
-        weights, means, degrees, scales = self._posterior
-        strength, free = prior.strength + weights, degrees - own.n_features + 1.0
-        scales = ((strength + 1.0) / strength / free)[:, None, None] * scales
+        found, weights = self._posterior, self._posterior.weights
+        strength, free = prior.strength + weights, found.degrees - own.n_features + 1.0
+        scales = ((strength + 1.0) / strength / free)[:, None, None] * found.inverse_scales
         free, empty = np.broadcast_to(free, weights.shape), np.flatnonzero(weights == 0.0)
-        self._laws = _Laws(means, scales, free, empty)
+        self._laws = _Laws(found.means, scales, free, empty)
 
     def _laws_of(self, values: NormalValues) -> _Laws:
         """Say how new vectors of a variable are distributed."""
@@ -168,8 +167,7 @@ class NormalsPredictor(Predictor):
 
     def of_missing(self, rng, place, holes, wanted):
         """Return means and standard deviations, given draws of means and precisions."""
-        normals, prior = self.normals, self.normals.prior(self._point)
-        drawn = draw_posterior(rng, *self._posterior, prior, normals.shared)
+        normals, drawn = self.normals, self._posterior.draw(rng)
         number = [own.name for own in normals.values].index(holes.variable)
         own, labels = normals.values[number], self._labels[normals.rows[number]]
         found = np.zeros((*holes.values.shape, 2))

@@ -3,15 +3,14 @@
 import numpy as np
 from pymc.blocking import PointType, StatsType
 
-from pm_match.clusters.step import PartitionStep
-from pm_match.normal.conjugate import draw_parameters
+from pm_match.normal.conjugate import posterior
+from pm_match.normal.normals_step import NormalsStep
 from pm_match.normal.parts import Normals
-from pm_match.normal.points import NormalsPoints, VectorLabels
 from pm_match.numerics.wishart import draw_wishart
 from pm_match.reading.parts import Structure
 
 
-class ScaleMatrixGibbs(PartitionStep):
+class ScaleMatrixGibbs(NormalsStep):
     r"""Draw the scale matrix that clusters' precisions have in common, from its conditional.
 
     .. math:: \Lambda_j \sim \mathrm{Wishart}(\nu_0, (f S)^{-1}), \quad
@@ -45,7 +44,6 @@ class ScaleMatrixGibbs(PartitionStep):
 
     name = "scale_matrix_gibbs"
     order = 33
-    record = Normals
 
     @classmethod
     def served(cls, part: Normals) -> list[str]:
@@ -56,11 +54,6 @@ class ScaleMatrixGibbs(PartitionStep):
     def writes(cls, structure: Structure, part: Normals) -> list[str]:
         """Names of the parameters of empty clusters."""
         return part.names
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._points = NormalsPoints(self.model, self.part)
-        self._labels = VectorLabels(self.model, self.part)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
@@ -82,10 +75,8 @@ class ScaleMatrixGibbs(PartitionStep):
         points.write_matrices(new, own.name, drawn[0])
         if not normals.shared:
             none = np.zeros((0, normals.n_features)), np.zeros(0, np.int64)
-            prior = normals.prior(new)
-            means, precisions = draw_parameters(
-                self.rng, *none, normals.truncation, prior, normals.shared
-            )
+            empty = posterior(*none, normals.truncation, normals.prior(new), normals.shared)
+            means, precisions = empty.draw(self.rng)
             means[occupied], precisions[occupied] = mean[occupied], precision[occupied]
             points.write_parameters(new, means, precisions)
         return new, [{}]

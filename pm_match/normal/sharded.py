@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.normal.conjugate import draw_posterior, means_out, precisions_out, update
+from pm_match.normal.conjugate import Posterior, update
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.sums import add_up
@@ -116,52 +116,48 @@ class ShardedNormals(ShardedEvidence):
         means, precisions = self._read(point)
         return dict.fromkeys(self.scorers, (means, np.linalg.cholesky(precisions)))
 
-    def _clusters(self, sums: Mapping[str, Sums]) -> tuple[NDArray, NDArray, NDArray]:
-        """Return counts (J,), averages (J, D), and scatters (J, D, D) less the shared squares."""
+    def _posterior(self, point: Point, sums: Mapping[str, Sums], shared: bool) -> Posterior:
+        """Update the prior by sums; scatters of a shared precision lack the squares of all."""
         counts, total, *squares = (np.sum(own, axis=0) for own in zip(*sums.values(), strict=True))
         averages = total / np.maximum(counts, 1.0)[:, None]
         scatters = -total[:, :, None] * averages[:, None, :]
         if squares:
             scatters += squares[0]
-        return counts, averages + self._centre, scatters
+        return update(counts, averages + self._centre, scatters, self.normals.prior(point), shared)
 
     def draw(
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
         """Draw means and precisions from their conjugate conditional."""
-        prior, shared = self.normals.prior(new), self.normals.shared
-        counts, means, degrees, scales = update(*self._clusters(sums), prior, shared)
-        if shared:
-            scales = scales + self._squares
-        drawn = draw_posterior(rng, counts, means, degrees, scales, prior, shared)
-        self._points.write_parameters(new, *drawn)
+        own = self._posterior(new, sums, self.normals.shared)
+        if own.shared:
+            own = own._replace(inverse_scales=own.inverse_scales + self._squares)
+        self._points.write_parameters(new, *own.draw(rng))
 
     def proposed(
         self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
     ) -> dict[str, tuple[NDArray, NDArray]]:
         """Draw parameters of some clusters."""
-        prior = self.normals.prior(point)
-        counts, means, degrees, scales = update(*self._clusters(sums), prior, False)
+        own = self._posterior(point, sums, False)
         if self.normals.shared:
             _, precisions = self._read(point)
             roots = np.linalg.cholesky(precisions)
-            noise = np.linalg.solve(roots[0].T, rng.standard_normal(means.shape).T).T
-            means = means + noise / np.sqrt(prior.strength + counts)[:, None]
+            noise = np.linalg.solve(roots[0].T, rng.standard_normal(own.means.shape).T).T
+            means = own.means + noise / np.sqrt(own.prior.strength + own.weights)[:, None]
         else:
-            drawn = draw_posterior(rng, counts, means, degrees, scales, prior, False)
-            means, roots = drawn[0], np.linalg.cholesky(drawn[1])
+            means, precisions = own.draw(rng)
+            roots = np.linalg.cholesky(precisions)
         return dict.fromkeys(self.scorers, (means, roots))
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         """Log marginal likelihood; given the precision, if it is shared."""
-        prior = self.normals.prior(point)
-        counts, _, degrees, scales = update(*self._clusters(sums), prior, False)
-        found = means_out(counts, prior)
+        own = self._posterior(point, sums, False)
         if self.normals.shared:
             _, (precision,) = self._read(point)
-            return found - 0.5 * np.einsum("jkl,kl->j", scales - prior.inverse_scale, precision)
-        found = found + precisions_out(degrees, scales, prior)
-        return found - 0.5 * len(self._centre) * counts * np.log(np.pi)
+            scatters = own.inverse_scales - own.prior.inverse_scale
+            return own.means_out() - 0.5 * np.einsum("jkl,kl->j", scatters, precision)
+        found = own.means_out() + own.precisions_out()
+        return found - 0.5 * len(self._centre) * own.weights * np.log(np.pi)
 
     def log_base(self, point: Point, sums: Mapping[str, Sums]) -> float:
         """Log density of a shared precision's own, and of squares about the centre."""

@@ -59,13 +59,13 @@ class NormalsState(EvidenceState):
     def draw(self, rng: np.random.Generator, point: Point, new: dict[str, NDArray]) -> None:
         """Draw means and precisions."""
         labels = self.site.labels(self.normals.clustering)
-        self.points.write_parameters(new, *self.evidence.draw(rng, labels))
+        self.points.write_parameters(new, *self.evidence.posterior(labels).draw(rng))
 
     def log_conditional(self, point: Point) -> float:
         """Log density of means and precisions."""
         mean, precision = self.points.natural(point)
         labels = self.site.labels(self.normals.clustering)
-        return self.evidence.log_conditional(mean, precision, labels)
+        return self.evidence.posterior(labels).log_density(mean, precision)
 
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log marginal likelihood by the plain formula."""
@@ -157,9 +157,9 @@ class NormalsState(EvidenceState):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Expect means (n, D) and precisions (n, D, D) by vectors `x` (R, D) and labels (R,)."""
         given = self.evidence.prior, self.normals.shared, self.normals.power, self.evidence.factors
-        _, means, degrees, scales = posterior(x, labels, n, *given)
-        precisions = degrees[:, None, None] * np.linalg.inv(scales)
-        return means, np.broadcast_to(precisions, (n, *precisions.shape[1:]))
+        own = posterior(x, labels, n, *given)
+        precisions = own.degrees[:, None, None] * np.linalg.inv(own.inverse_scales)
+        return own.means, np.broadcast_to(precisions, (n, *precisions.shape[1:]))
 
     def expected(self, point: Point) -> dict[str, NDArray[np.float64]]:
         """Expect missing values given the others of their row, as if all were of one cluster.

@@ -88,7 +88,7 @@ def test_log_marginal_by_predictive_distributions(kind):
     total = 0.0
     for n in range(9):
         shared = kind == "shared"
-        counts, means, all_degrees, scales = posterior(x[:n], labels[:n], 3, prior, shared)
+        _, _, counts, means, all_degrees, scales = posterior(x[:n], labels[:n], 3, prior, shared)
         degrees, psi = (own[0 if shared else labels[n]] for own in (all_degrees, scales))
         k, df = prior.strength + counts[labels[n]], degrees - d + 1
         shape = psi * (k + 1.0) / (k * df)
@@ -256,7 +256,8 @@ def test_draws_given_the_labels(kind):
     evidence.load(values, np.ones(len(own.size), np.int64), prior)
     n_draws, d = 4_000, 2
     u = np.ones(len(values)) if evidence.factors is None else evidence.factors
-    drawn = [evidence.draw(rng, labels) for _ in range(n_draws)]
+    own_posterior = evidence.posterior(labels)
+    drawn = [own_posterior.draw(rng) for _ in range(n_draws)]
     means, precisions = (np.array(part) for part in zip(*drawn, strict=True))
     inverse_scales = []
     for j in range(4):
@@ -360,7 +361,7 @@ def log_conditional(own, model, point):
         inside_labels = labels[evidence.rows.object]
         held = np.bincount(inside_labels, minlength=TRUNCATION)
         given = prior, False, 1.0, u
-        n, means, _, psi = posterior(x, inside_labels, TRUNCATION, *given)
+        _, _, n, means, _, psi = posterior(x, inside_labels, TRUNCATION, *given)
         precision, mean = values[normals.precision], values[normals.mean]
         if normals.shared:
             psi = psi.sum(axis=0) - (TRUNCATION - 1) * prior.inverse_scale

@@ -8,7 +8,7 @@ from pymc.blocking import PointType, StatsType
 from pm_match.checks import check_count
 from pm_match.clusters.points import ClusteringPoints, Writer
 from pm_match.clusters.step import PartitionStep, occupancy, statistics
-from pm_match.normal.conjugate import draw_parameters, log_marginal
+from pm_match.normal.conjugate import log_marginal, posterior
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.stick_breaking import log_prior
@@ -138,10 +138,8 @@ class HierarchyGibbs(PartitionStep):
             prior, n_marginal = view.normals.prior(point), view.normals.truncation
             labels = state.w[v, view.objects]
             total += log_marginal(view.values, labels, prior, shared=True)
-            mean, precision = draw_parameters(
-                rng, view.values, labels, n_marginal, prior, shared=True
-            )
-            writer.write_parameters(new, mean, precision)
+            own = posterior(view.values, labels, n_marginal, prior, shared=True)
+            writer.write_parameters(new, *own.draw(rng))
             logs = draw_log_gamma(
                 rng, state.concentration[v, :, :n_marginal] + state.pairs[v, :, :n_marginal]
             )

@@ -10,7 +10,7 @@ from pymc.blocking import PointType, StatsType
 from pm_match.checks import check_count
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import statistics
-from pm_match.normal.conjugate import draw_parameters, update
+from pm_match.normal.conjugate import posterior, update
 from pm_match.normal.parts import Normals
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.ahead import Job
@@ -355,8 +355,8 @@ class FrequencyMetropolis(HMCStep):
 
         def log_marginal(factors) -> float:
             scaled = averages * factors, scatters * np.multiply.outer(factors, factors)
-            _, _, degrees, scales = update(counts, *scaled, prior, shared=False)
-            return -0.5 * float(degrees @ np.linalg.slogdet(scales)[1])
+            own = update(counts, *scaled, prior, shared=False)
+            return -0.5 * float(own.degrees @ np.linalg.slogdet(own.inverse_scales)[1])
 
         return log_marginal
 
@@ -369,14 +369,8 @@ class FrequencyMetropolis(HMCStep):
             From a point with clusters to the frequencies' prior there.
         """
         assert self._mixture
-        means, precisions = draw_parameters(
-            self.rng,
-            frequencies,
-            self._labels(new),
-            self._mixture.truncation,
-            self._mixture.prior(new),
-            shared=False,
-        )
+        given = self._labels(new), self._mixture.truncation, self._mixture.prior(new)
+        means, precisions = posterior(frequencies, *given, shared=False).draw(self.rng)
         self._mixture_points.write_parameters(new, means, precisions)
         factors = np.linalg.cholesky(np.linalg.inv(precisions))
 
