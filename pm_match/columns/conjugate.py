@@ -5,8 +5,9 @@ against it. *Hyper* is what the prior of every column is, (M, h), or (M, K) for 
 *statistics* (..., M, k) add up over cells.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from scipy.special import gammaln, log_expit
 from pm_match.clusters.points import Writer, from_log_odds
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA
 from pm_match.numerics.log_gamma import draw_log_gamma
+from pm_match.reading import laws
 
 Arrays = Sequence[NDArray[np.float64]]
 _LOG_2PI = np.log(2.0 * np.pi)
@@ -25,10 +27,84 @@ def _mean(total: NDArray, weight: NDArray) -> NDArray[np.float64]:
     return np.divide(total, weight, out=np.zeros_like(total), where=weight > 0.0)
 
 
+def _all(*values: float) -> Callable[[tuple[int, ...]], list[NDArray]]:
+    return lambda shape: [np.full(shape, value) for value in values]
+
+
+def _write(writer: Writer, point: dict, name: str, value: NDArray) -> None:
+    writer.write(point, {name: value})
+
+
+def _random_simplex(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+    found = rng.gamma(3.0, 1.0, shape) + 0.1
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+def _two_simplices(shape: tuple[int, ...]) -> list[NDArray]:
+    other = np.arange(1.0, shape[-1] + 1.0)
+    return [np.full(shape, 1.0 / shape[-1]), np.broadcast_to(other / other.sum(), shape)]
+
+
+def _far_simplices(shape: tuple[int, ...]) -> list[NDArray]:
+    found = np.full((2, *shape), 1e-10)
+    found[0, ..., 0] = found[1, ..., -1] = 1.0 - 1e-10 * (shape[-1] - 1)
+    return [*found]
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """What a conjugate prior is the law of."""
+
+    law: laws.Law
+    natural: Callable[[NDArray], NDArray]  # from what is drawn
+    write: Callable[[Writer, dict, str, NDArray], None]  # into a new point, what is drawn
+    # what its readers look at: values with nothing special about them, two to be told apart, and
+    # tiny and huge ones
+    random: Callable[[np.random.Generator, tuple[int, ...]], NDArray]
+    two: Callable[[tuple[int, ...]], list[NDArray]]
+    far: Callable[[tuple[int, ...]], list[NDArray]]
+
+
+RATE = Parameter(
+    laws.GAMMA,
+    np.exp,
+    Writer.write_positive,
+    lambda rng, shape: rng.gamma(3.0, 0.5, shape) + 0.1,
+    _all(1.0, 2.0),
+    _all(1e-8, 1e8),
+)
+PROBABILITY = Parameter(
+    laws.BETA,
+    lambda log_odds: from_log_odds(log_odds, False),
+    Writer.write_probability,
+    lambda rng, shape: rng.beta(2.0, 2.0, shape) * 0.9 + 0.05,
+    _all(0.25, 0.5),
+    _all(1e-10, 1.0 - 1e-10),
+)
+# None of these is told from zero.
+PROBABILITIES = Parameter(
+    laws.DIRICHLET,
+    np.exp,
+    Writer.write_simplex,
+    _random_simplex,
+    _two_simplices,
+    _far_simplices,
+)
+MEAN = Parameter(
+    laws.NORMAL,
+    np.asarray,
+    _write,
+    lambda rng, shape: rng.normal(0.3, 1.0, shape),
+    _all(1.0, 2.0),
+    _all(-1e8, 1e8),
+)
+
+
 @dataclass(frozen=True)
 class Conjugate:
     """A conjugate prior: the base of the four, and of what they say."""
 
+    parameters: ClassVar[tuple[Parameter, ...]]
     code: int  # what the term calls it
     vector: bool = False  # whether the last axis of the parameter is that of categories
 
@@ -74,31 +150,19 @@ class Conjugate:
 
     def natural(self, drawn: Arrays) -> list[NDArray[np.float64]]:
         """Return the parameters themselves."""
-        raise NotImplementedError
+        return [own.natural(x) for own, x in zip(self.parameters, drawn, strict=True)]
 
     def write(self, writer: Writer, point: dict, names: Sequence[str], drawn: Arrays) -> None:
         """Write draws, in the shapes of the variables, into a new point."""
-        raise NotImplementedError
-
-    # -- probes -----------------------------------------------------------------------------------
-
-    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> list[NDArray]:
-        """Draw some values of the parameters, with nothing special about them."""
-        raise NotImplementedError
-
-    def levels(self, shape: tuple[int, ...]) -> tuple[NDArray, NDArray]:
-        """Return two values of the first parameter, to be told apart."""
-        raise NotImplementedError
-
-    def extremes(self, shape: tuple[int, ...]) -> list[list[NDArray]]:
-        """Return far values of the parameters."""
-        raise NotImplementedError
+        for own, name, x in zip(self.parameters, names, drawn, strict=True):
+            own.write(writer, point, name, x)
 
 
 @dataclass(frozen=True)
 class GammaPrior(Conjugate):
     """Gamma prior of a rate."""
 
+    parameters = (RATE,)
     code: int = GAMMA
 
     def additive(self, values):
@@ -130,31 +194,12 @@ class GammaPrior(Conjugate):
         """Draw log rates."""
         return [draw_log_gamma(rng, posterior[..., 0]) - np.log(posterior[..., 1])]
 
-    def natural(self, drawn):
-        """Return rates."""
-        return [np.exp(drawn[0])]
-
-    def write(self, writer, point, names, drawn):
-        """Write rates."""
-        writer.write_positive(point, names[0], drawn[0])
-
-    def random(self, rng, shape):
-        """Draw rates."""
-        return [rng.gamma(3.0, 0.5, shape) + 0.1]
-
-    def levels(self, shape):
-        """Return 1 and 2."""
-        return np.ones(shape), np.full(shape, 2.0)
-
-    def extremes(self, shape):
-        """Return tiny and huge rates."""
-        return [[np.full(shape, 1e-8)], [np.full(shape, 1e8)]]
-
 
 @dataclass(frozen=True)
 class DirichletPrior(Conjugate):
     """Dirichlet prior of probabilities of categories."""
 
+    parameters = (PROBABILITIES,)
     code: int = DIRICHLET
     vector: bool = True
 
@@ -181,39 +226,12 @@ class DirichletPrior(Conjugate):
         top = logs.max(axis=-1, keepdims=True)
         return [logs - top - np.log(np.exp(logs - top).sum(axis=-1, keepdims=True))]
 
-    def natural(self, drawn):
-        """Return probabilities."""
-        return [np.exp(drawn[0])]
-
-    def write(self, writer, point, names, drawn):
-        """Write probabilities, none of which is told from zero."""
-        writer.write_simplex(point, names[0], drawn[0])
-
-    def random(self, rng, shape):
-        """Draw probabilities."""
-        found = rng.gamma(3.0, 1.0, shape) + 0.1
-        return [found / found.sum(axis=-1, keepdims=True)]
-
-    def levels(self, shape):
-        """Return probabilities that are all the same, and ones that differ."""
-        one = np.full(shape, 1.0 / shape[-1])
-        other = np.arange(1.0, shape[-1] + 1.0)
-        return one, np.broadcast_to(other / other.sum(), shape)
-
-    def extremes(self, shape):
-        """Return probabilities all but one of which are tiny."""
-        found = []
-        for k in (0, shape[-1] - 1):
-            p = np.full(shape, 1e-10)
-            p[..., k] = 1.0 - 1e-10 * (shape[-1] - 1)
-            found.append([p])
-        return found
-
 
 @dataclass(frozen=True)
 class BetaPrior(DirichletPrior):
     """Beta prior of a probability: a Dirichlet of success and failure."""
 
+    parameters = (PROBABILITY,)
     vector: bool = False
 
     def log_density(self, posterior, parameters):
@@ -231,31 +249,12 @@ class BetaPrior(DirichletPrior):
         logs = draw_log_gamma(rng, posterior)
         return [logs[..., 0] - logs[..., 1]]
 
-    def natural(self, drawn):
-        """Return probabilities."""
-        return [from_log_odds(drawn[0], False)]
-
-    def write(self, writer, point, names, drawn):
-        """Write probabilities."""
-        writer.write_probability(point, names[0], drawn[0])
-
-    def random(self, rng, shape):
-        """Draw probabilities."""
-        return [rng.beta(2.0, 2.0, shape) * 0.9 + 0.05]
-
-    def levels(self, shape):
-        """Return 1/4 and 1/2."""
-        return np.full(shape, 0.25), np.full(shape, 0.5)
-
-    def extremes(self, shape):
-        """Return probabilities near 0 and 1."""
-        return [[np.full(shape, 1e-10)], [np.full(shape, 1.0 - 1e-10)]]
-
 
 @dataclass(frozen=True)
 class NormalPrior(Conjugate):
     """Normal prior of a mean; the precision of the data is known."""
 
+    parameters: ClassVar[tuple[Parameter, ...]] = (MEAN,)
     code: int = NORMAL
 
     def additive(self, values):
@@ -310,31 +309,12 @@ class NormalPrior(Conjugate):
         mean, precision = posterior[..., 0], posterior[..., 1]
         return [mean + rng.standard_normal(mean.shape) / np.sqrt(precision)]
 
-    def natural(self, drawn):
-        """Return means."""
-        return list(drawn)
-
-    def write(self, writer, point, names, drawn):
-        """Write means."""
-        writer.write(point, {names[0]: drawn[0]})
-
-    def random(self, rng, shape):
-        """Draw means."""
-        return [rng.normal(0.3, 1.0, shape)]
-
-    def levels(self, shape):
-        """Return 1 and 2."""
-        return np.ones(shape), np.full(shape, 2.0)
-
-    def extremes(self, shape):
-        """Return means that are far away."""
-        return [[np.full(shape, -1e8)], [np.full(shape, 1e8)]]
-
 
 @dataclass(frozen=True)
 class NormalGammaPrior(NormalPrior):
     """Normal-Gamma prior of a mean and a precision."""
 
+    parameters = MEAN, RATE
     code: int = NORMAL_GAMMA
 
     def additive(self, values):
@@ -384,21 +364,3 @@ class NormalGammaPrior(NormalPrior):
         noise = rng.standard_normal(mean.shape)
         with np.errstate(over="ignore"):
             return [mean + noise * np.exp(-0.5 * log_precision) / np.sqrt(k), log_precision]
-
-    def natural(self, drawn):
-        """Return means and precisions."""
-        return [drawn[0], np.exp(drawn[1])]
-
-    def write(self, writer, point, names, drawn):
-        """Write means and precisions."""
-        super().write(writer, point, names[:1], drawn[:1])
-        writer.write_positive(point, names[1], drawn[1])
-
-    def random(self, rng, shape):
-        """Draw means and precisions."""
-        return [rng.normal(0.3, 1.0, shape), rng.gamma(3.0, 0.5, shape) + 0.1]
-
-    def extremes(self, shape):
-        """Return means that are far away, and tiny and huge precisions."""
-        means = [[*mean, np.ones(shape)] for mean in super().extremes(shape)]
-        return means + [[np.ones(shape), np.full(shape, tau)] for tau in (1e-8, 1e8)]

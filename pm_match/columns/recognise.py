@@ -8,39 +8,23 @@ every label of every object, and the declared densities against the family's.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.distributions.distribution import PartialObservedRV
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.columns.conjugate import (
-    BetaPrior,
-    DirichletPrior,
-    GammaPrior,
-    NormalGammaPrior,
-    NormalPrior,
-)
 from pm_match.columns.families import FAMILIES, Family
 from pm_match.columns.parts import Cells, Columns, Missing, RowLayout
-from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL
+from pm_match.columns.term import NORMAL
 from pm_match.reading import laws
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import FAR, DensityCheck, common, still_common
+from pm_match.reading.densities import DensityCheck, common_prior
 from pm_match.reading.owners import binary_digits, from_digits
 from pm_match.reading.probe import compiled, stand_in
 
-# The laws of the parameters that each conjugate prior is of.
-_DECLARED: dict[type, tuple[laws.Law, ...]] = {
-    GammaPrior: (laws.GAMMA,),
-    BetaPrior: (laws.BETA,),
-    DirichletPrior: (laws.DIRICHLET,),
-    NormalPrior: (laws.NORMAL,),
-    NormalGammaPrior: (laws.NORMAL, laws.GAMMA),
-}
 _SEED = 20130713
 # Random labels at which parameters are looked at: cells, and rows of labels.
 _RANDOM_CELLS, _MOST_RANDOM = 2**17, 64
@@ -70,26 +54,24 @@ class Reading:
     noise: RV | None  # what is known, where that depends on free variables
 
 
-_LOOKED: WeakKeyDictionary[Context, dict[RV, Reading | Refusal | str]] = WeakKeyDictionary()
-
-
 def look(context: Context, rv: RV) -> Reading | str:
     """Read a variable, or say in words why it is none of independent columns.
 
     Raise `Refusal` if it looks like one that cannot be.
     """
-    known = _LOOKED.setdefault(context, {})
-    if rv not in known:
-        try:
-            known[rv] = _look(context, rv)
-        except _Other as other:
-            known[rv] = str(other)
-        except Refusal as refusal:
-            known[rv] = refusal
-    found = known[rv]
+    found = context.once(_looked, rv)
     if isinstance(found, Refusal):
         raise found
     return found
+
+
+def _looked(context: Context, rv: RV) -> Reading | Refusal | str:
+    try:
+        return _look(context, rv)
+    except _Other as other:
+        return str(other)
+    except Refusal as refusal:
+        return refusal
 
 
 def why_not(context: Context, rv: RV) -> str | None:
@@ -131,13 +113,13 @@ def _look(context: Context, rv: RV) -> Reading:
     assignment, family, theta, noise = _declared(context, rv)
     if len(context.shapes[assignment.name]) != 1:
         raise _Other(f"{assignment.name!r} is no vector of labels")
-    for own, law in zip(theta, _DECLARED[type(family.prior)], strict=True):
-        _check_parameter(context, own, theta, family, law.transform(own))
+    for own, kind_of in zip(theta, family.prior.parameters, strict=True):
+        _check_parameter(context, own, theta, family, kind_of.law.transform(own))
     read = _cell_reader(context, rv, assignment, family, theta)
     vector, whole = family.prior.vector, context.shapes[theta[0].name]
     row = whole[1:-1] if vector else whole[1:]
     n_objects, n_columns = context.shapes[assignment.name][0], int(np.prod(row))
-    one, other = family.prior.levels(whole)
+    one, other = family.prior.parameters[0].two(whole)
     rest = [np.ones(whole) for _ in theta[1:]]
     nobody, by_label = np.zeros(n_objects, np.int64), np.concatenate([one[:1], other[1:]])
 
@@ -196,7 +178,7 @@ def _declared(context: Context, rv: RV) -> tuple[RV, Family, tuple[RV, ...], RV 
         raise _Other(f"{rv.name!r} depends on {names(parents)}; expected one assignment")
     (assignment,) = assignments
     families = [family for family in FAMILIES if family.name == kind(rv)]
-    law = _DECLARED[type(families[0].prior)][0]
+    law = families[0].prior.parameters[0].law
     found = [p for p in free if law.has(p)]
     if families[0].prior.code == NORMAL:
         return assignment, *_declared_normal(context, rv, assignment, families)
@@ -297,11 +279,14 @@ def _check_every_label(context: Context, found: Reading, read: CellReader) -> No
     prior, scaled = found.family.prior, found.family.scaled
     shape = context.shapes[found.theta[0].name]
     n_objects = context.shapes[found.assignment.name][0]
-    some = prior.random(np.random.default_rng(_SEED), shape)
+    rng = np.random.default_rng(_SEED)
+    some = [own.random(rng, shape) for own in prior.parameters]
     # What is cut off far away does not show at random values.
     turns = [(np.arange(n_objects) + label) % shape[0] for label in range(shape[0])]
     trials = [(labels, some) for labels in turns]
-    trials += [(turns[0], far) for far in prior.extremes(shape)]
+    ones = [np.ones(shape) for _ in prior.parameters]
+    for n, parameter in enumerate(prior.parameters):
+        trials += [(turns[0], [*ones[:n], far, *ones[n + 1 :]]) for far in parameter.far(shape)]
     # Nor does what labels do together: how many objects a cluster has, say.
     n_random = int(np.clip(_RANDOM_CELLS // max(found.object.size, 1), 0, _MOST_RANDOM))
     drawn = np.random.default_rng(_SEED).integers(shape[0], size=(n_random, n_objects))
@@ -506,45 +491,14 @@ def _check_density(context: Context, check: DensityCheck, own: Reading) -> None:
 
 
 def _hyper_function(context: Context, theta: Sequence[RV], family: Family, check: DensityCheck):
-    """Make a reader of the prior at a point; refuse priors that differ between clusters."""
-    prior, shape = family.prior, context.shapes[theta[0].name]
-    first, vector, row = theta[0], prior.vector, shape[1:]
-    if prior.code == DIRICHLET:
-        (law,) = _DECLARED[type(prior)]
-        graphs = law.arguments(first)[: 1 if vector else 2]
-        reads = [context.prior(graphs, lambda *v: [np.broadcast_to(own, shape) for own in v])]
-    elif prior.code == GAMMA:
-        reads = [context.gamma_prior(first)]
-    else:
-        # With precision 1, that of the mean is its strength.
-        reads = [context.normal_prior(first, givens={rv: np.ones(shape) for rv in theta[1:]})]
-        reads += [context.gamma_prior(rv) for rv in theta[1:]]
-
-    def read(point) -> list[NDArray[np.float64]]:
-        return [value for own in reads for value in own(point)]
-
-    of = names(theta)
+    """Make a reader of the prior at a point, (M, h), or (M, K) for probabilities."""
+    row = context.shapes[theta[0].name][1:]
+    read = common_prior(context, theta, family.prior.parameters[0].law, check, len(row))
 
     def hyper(point) -> NDArray[np.float64]:
-        found = [still_common(v, v.ndim - 1, of) for v in read(point)]
-        return found[0].reshape(-1, row[-1]) if vector else np.stack([v.ravel() for v in found], 1)
+        found = read(point)
+        if family.prior.vector:
+            return found[0].reshape(-1, row[-1])
+        return np.stack([value.ravel() for value in found], axis=1)
 
-    for point in (*check.points, context.start):
-        if any(common(v, v.ndim - 1) is None for v in read(point)):
-            raise Refusal(f"the prior of {of} differs between clusters; expected the same for all")
-    if len(theta) > 1:
-        moments = []
-        for point, (tau,) in zip(check.points, check.at([theta[1]]), strict=True):
-            m, k = read(point)[:2]
-            moments.append((m, k * tau))
-        # What is added to a precision does not show where that is near 1.
-        far = [context.normal_prior(first, givens={theta[1]: np.full(shape, t)}) for t in FAR]
-        point = check.points[0]
-        kappas = [own(point)[1] / t for own, t in zip(far, FAR, strict=True)]
-        same = all(np.allclose(k, read(point)[1], rtol=_CLOSE, atol=0.0) for k in kappas)
-        if not same or not check.is_normal(first, moments):
-            raise Refusal(
-                f"{first.name!r}: its declared density is not that of Normal(m, tau=kappa * "
-                f"{theta[1].name}), the conjugate prior"
-            )
     return hyper

@@ -54,7 +54,6 @@ class MissingCells:
     """The free variable that holds cells of a network that are declared missing."""
 
     name: str
-    network: str
     shape: tuple[int, ...]  # of the variable
     whole: NDArray[np.float64]  # what is observed, in its shape, NaN where it is missing
     index: NDArray[np.int64]  # (C, A): the cells, in order
@@ -76,7 +75,7 @@ class Relation(Evidence):
     noise: tuple[str, ...]
     axes: tuple[int, ...]  # the number of each axis' clustering in the component
     networks: Mapping[str, NetworkCells]
-    missing: tuple[MissingCells, ...]
+    missing: Mapping[str, MissingCells]  # of the networks that have some
     one_mode: bool  # whether both axes have the same objects
     # symmetric, self_loops: in a one-mode relation, whether cells (i, j) and (j, i) are one, which
     # is stored with i <= j; and whether cells (i, i) are data
@@ -88,7 +87,7 @@ class Relation(Evidence):
     @property
     def names(self) -> list[str]:
         """The variables that are drawn with the clusters."""
-        return [*self.density, *self.noise, *(own.name for own in self.missing)]
+        return [*self.density, *self.noise, *(own.name for own in self.missing.values())]
 
     @property
     def clusterings(self) -> tuple[int, ...]:

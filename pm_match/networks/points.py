@@ -8,7 +8,7 @@ from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
 from pm_match.networks.data import PROBABILITIES
-from pm_match.networks.parts import MissingCells, Relation
+from pm_match.networks.parts import Relation
 
 
 class RelationPoints(Writer):
@@ -40,9 +40,3 @@ class RelationPoints(Writer):
             else:
                 found.append(self.read_log(point, name))
         return found
-
-    def write_missing(
-        self, point: dict[str, NDArray], missing: MissingCells, values: NDArray
-    ) -> None:
-        """Write the values (C,) of missing cells."""
-        self.write(point, {missing.name: values.reshape(missing.shape)})

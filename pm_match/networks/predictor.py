@@ -126,9 +126,9 @@ class RelationPredictor(Predictor):
         for name, cells in relation.networks.items():
             if _axis_of(place, relation, cells) != 0:
                 continue
-            missing = [own for own in relation.missing if own.network == name]
-            if missing:
-                given = missing[0].whole, self._law, NUMBERS, False
+            missing = relation.missing.get(name)
+            if missing is not None:
+                given = missing.whole, self._law, NUMBERS, False
                 found.append(Holes(name, name, *given))
             elif len(cells.unknown) or not cells.full:
                 found += self._unknown(place, name, cells)
@@ -175,9 +175,9 @@ class RelationPredictor(Predictor):
         """Draw the densities of unknown cells from their conditional given the labels."""
         relation, (site, evidence) = self.relation, (self._state.site, self._state.evidence)
         cells = relation.networks[holes.variable]
-        missing = [own for own in relation.missing if own.network == holes.variable]
-        index = (missing[0].index if missing else self._index[holes.variable])[wanted]
-        exposure = missing[0].exposure if missing else cells.exposure
+        missing = relation.missing.get(holes.variable)
+        index = (self._index[holes.variable] if missing is None else missing.index)[wanted]
+        exposure = (cells if missing is None else missing).exposure
         slot_of = [site.slot_of(axis) for axis in relation.axes]
         drawn = densities(relation.family, evidence.draw(rng, slot_of))
         if noise := self._noise(rng):

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pm_match.networks import BlockNetworkParts
 from pm_match.networks.data import PROBABILITIES, as_network, cell_numbers
 from pm_match.networks.parts import MissingCells, NetworkCells, Relation
-from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, scale
+from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
-from pm_match.reading.densities import FAR, DensityCheck, common, still_common
+from pm_match.reading.densities import DensityCheck, common_prior
 from pm_match.reading.evidence import Point
 from pm_match.reading.laws import BETA, GAMMA, NORMAL, Law
 
@@ -121,10 +121,9 @@ class RelationCandidate:
             networks={
                 context.whole_name(rv): _cells(context, rv, p, first) for rv, p in networks.items()
             },
-            missing=tuple(
-                MissingCells(
+            missing={
+                context.whole_name(rv): MissingCells(
                     rv.name,
-                    context.whole_name(rv),
                     context.shapes[rv.name],
                     _whole(context, seen[context.whole_name(rv)]),
                     p.cells,
@@ -133,7 +132,7 @@ class RelationCandidate:
                 )
                 for rv, p in self.missing.items()
                 if p.cells is not None
-            ),
+            },
             one_mode=parts.one_mode,
             symmetric=parts.symmetric,
             self_loops=parts.self_loops,
@@ -323,38 +322,11 @@ def _check_no_link_across(clusterings, networks, home) -> None:
 
 
 def _prior_function(context: Context, family: str, declared: tuple[RV, ...], check: DensityCheck):
-    """Parameters of the prior at a point; refuse those that are not the same for all blocks."""
-    if family == "normal":
-        location, precision = declared
-        kappa = 1.0 / (scale(location) ** 2 * precision)
-        outputs = [mean(location), kappa, *GAMMA.arguments(precision)]
-        read = context.at(outputs, {precision: np.ones(context.shapes[str(precision.name)])})
-        priors, taus = map(read, check.points), check.natural(precision)
-        moments = ((m, k * tau) for (m, k, *_), tau in zip(priors, taus, strict=True))
-        # What is added to a precision does not show where that is near 1.
-        shape, point = context.shapes[str(precision.name)], check.points[0]
-        far = [context.at([kappa], {precision: np.full(shape, t)})(point)[0] for t in FAR]
-        same = all(np.allclose(own, read(point)[1], rtol=1e-7, atol=0.0) for own in far)
-        if not same or not check.is_normal(location, moments):
-            raise Refusal(
-                f"{location.name!r}: its declared log density is not that of Normal(m, tau = kappa "
-                f"* {precision.name}), the normal family's conjugate prior"
-            )
-    else:
-        (law,) = _DECLARED[family]
-        read = context.at(law.arguments(declared[0]))
-    points = *check.points, context.start
-    if any(common(values) is None for point in points for values in read(point)):
-        raise Refusal(
-            f"the prior of {names(declared)} is not the same for all blocks; empty clusters "
-            "must be alike"
-        )
-
-    of = names(declared)
+    """Parameters of the prior at a point (see `families`)."""
+    read = common_prior(context, declared, _DECLARED[family][0], check)
 
     def prior(point: Point) -> tuple[float, float, float, float]:
-        found = [float(still_common(v, 0, of)) for v in read(point)]
-        a, b, c, d = [*found, 1.0, 1.0][:4]
+        a, b, c, d = [*map(float, read(point)), 1.0, 1.0][:4]
         return a, b, c, d
 
     return prior

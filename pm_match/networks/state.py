@@ -9,7 +9,7 @@ from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.networks.draws import cell_parameters, draw_values
 from pm_match.networks.families import densities, log_values
-from pm_match.networks.parts import MissingCells, Relation
+from pm_match.networks.parts import Relation
 from pm_match.networks.points import RelationPoints
 from pm_match.numerics.ahead import Job
 
@@ -42,16 +42,17 @@ class RelationState(EvidenceState):
         slot_of = [self.site.slot_of(axis) for axis in relation.axes]
         drawn = self.evidence.draw(rng, slot_of)
         self.points.write_parameters(new, relation.density, drawn)
-        for own in relation.missing:
-            parameters = self._parameters(own, densities(relation.family, drawn))
-            self.points.write_missing(new, own, draw_values(relation.family, rng, *parameters))
+        for name, own in relation.missing.items():
+            parameters = self._parameters(name, densities(relation.family, drawn))
+            values = draw_values(relation.family, rng, *parameters)
+            self.points.write(new, {own.name: values.reshape(own.shape)})
         if relation.noise:
             self.points.write_parameters(new, relation.noise, self.evidence.draw_noise(rng))
 
-    def _parameters(self, missing: MissingCells, drawn: Sequence) -> list[NDArray[np.float64]]:
-        """Return exposures (C,) of missing cells, and the parameters of their blocks."""
+    def _parameters(self, name: str, drawn: Sequence) -> list[NDArray[np.float64]]:
+        """Return exposures (C,) of a network's missing cells, and what their blocks have."""
         relation = self.relation
-        cells = relation.networks[missing.network]
+        cells, missing = relation.networks[name], relation.missing[name]
         clusters = [
             self.site.labels(axis)[first:][:n]
             for axis, first, n in zip(relation.axes, cells.first, cells.shape, strict=True)
@@ -68,8 +69,8 @@ class RelationState(EvidenceState):
             for names in (relation.density, relation.noise)
         )
         total = self.evidence.log_conditional(density, noise, slot_of)
-        for missing in relation.missing:
-            own = self._parameters(missing, densities(relation.family, density))
+        for name, missing in relation.missing.items():
+            own = self._parameters(name, densities(relation.family, density))
             x = self.points.read(point, missing.name).ravel()
             total += float(log_values(relation.family, x, *own).sum())
         return total

@@ -12,6 +12,7 @@ from pymc.model.core import Model
 from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters, undivided
 from pm_match.reading.context import Context
+from pm_match.reading.laws import DIRICHLET, NORMAL, Law
 from pm_match.reading.operations import not_analytic
 from pm_match.reading.owners import OTHER_STEPS
 from pm_match.reading.parts import UnservedModelError
@@ -219,18 +220,67 @@ def still_common(values: Any, ndim: int, of: str, advice: str = OTHER_STEPS) -> 
     Raise `UnservedModelError` if they differ, as they did nowhere that the model was read at.
     """
     values = np.asarray(values)
-    if values.size == 1:
-        return values.reshape(values.shape[values.ndim - ndim :])
+    axes = values.ndim - ndim
+    if values.size == 1 or not any(values.strides[:axes]):
+        # One number, or one entry that was broadcast.
+        return values[(0,) * axes]
     found = common(values, ndim)
     if found is None and np.isnan(values).all():
         # It is defined for none of them.
-        return values.reshape(-1, *values.shape[values.ndim - ndim :])[0]
+        return values.reshape(-1, *values.shape[axes:])[0]
     if found is None:
         raise UnservedModelError(
             f"the prior of {of}: expected the same everywhere, as it was wherever the model was "
             f"read; found a draw at which it differs. {advice}"
         )
     return found
+
+
+def common_prior(
+    context: Context, declared: Sequence[RV], law: Law, check: DensityCheck, ndim: int = 0
+) -> Callable[[Any], list[NDArray]]:
+    """Make a reader of what parameters of clusters have for a conjugate prior, at a point.
+
+    `declared`: a variable of the `law`, or means and their Gamma precisions; `ndim`: axes along
+    which priors may differ. Of means it reads place and precision; these for precisions of 1, if
+    the means have some of their own, and shape and rate after them.
+
+    Refuse priors that differ between clusters, and precisions of means that are no multiple of
+    their own.
+    """
+    first, *precisions = declared
+    shape, of = context.shapes[first.name], names(declared)
+
+    def of_means(tau: float = 1.0) -> Callable[[Any], Any]:
+        return context.normal_prior(first, givens={rv: np.full(shape, tau) for rv in precisions})
+
+    if law is NORMAL:
+        reads = [of_means(), *map(context.gamma_prior, precisions)]
+    else:
+        graphs = law.arguments(first)[: 1 if law is DIRICHLET else 2]
+        reads = [context.prior(graphs, lambda *v: [np.broadcast_to(own, shape) for own in v])]
+
+    def read(point: Any) -> list[NDArray]:
+        return [value for own in reads for value in own(point)]
+
+    for point in (*check.points, context.start):
+        if any(common(value, ndim) is None for value in read(point)):
+            raise Refusal(f"the prior of {of} differs between clusters; expected the same for all")
+    if precisions:
+        moments = []
+        for point, tau in zip(check.points, check.natural(precisions[0]), strict=True):
+            m, k = read(point)[:2]
+            moments.append((m, k * tau))
+        # What is added to a precision does not show where that is near 1.
+        point = check.points[0]
+        kappas = [of_means(tau)(point)[1] / tau for tau in FAR]
+        fine = all(np.allclose(k, read(point)[1], rtol=1e-7, atol=0.0) for k in kappas)
+        if not fine or not check.is_normal(first, moments):
+            raise Refusal(
+                f"{first.name!r}: its declared log density is not that of Normal(m, tau=kappa * "
+                f"{precisions[0].name}), the conjugate prior"
+            )
+    return lambda point: [still_common(value, ndim, of) for value in read(point)]
 
 
 def same(found: Any, expected: Any) -> bool:

@@ -423,7 +423,7 @@ def test_missing_cells_count_for_nothing():
     known = np.argwhere(~masked.mask)
     np.testing.assert_array_equal(own.index, known)
     np.testing.assert_array_equal(own.values, LOOPED[tuple(known.T)])
-    np.testing.assert_array_equal(plain.missing[0].index, np.argwhere(masked.mask))
+    np.testing.assert_array_equal(plain.missing["x"].index, np.argwhere(masked.mask))
     assert not own.full
     assert other.full
     assert N * N - len(other.unknown) == len(known)

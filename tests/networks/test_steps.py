@@ -153,7 +153,7 @@ REFUSED = {
     ),
     "densities unlike each other": (
         {"density": lambda: pm.Beta("density", np.eye(4) + 1.0, 1.0, shape=(4, 4))},
-        r"the prior of 'density' is not the same for all blocks",
+        r"the prior of 'density' differs between clusters",
     ),
     "densities unlike each other at the scale of their parameters": (
         {
@@ -164,7 +164,7 @@ REFUSED = {
                 shape=(4, 4),
             )
         },
-        r"the prior of 'density' is not the same for all blocks",
+        r"the prior of 'density' differs between clusters",
     ),
     "density used twice": (
         {"extra": lambda m: pm.Potential("high", m["density"].sum())},
