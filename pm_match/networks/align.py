@@ -228,24 +228,6 @@ def _sum_axis(values, axis: int, one_hot):
     return np.moveaxis(np.moveaxis(values, axis, -1) @ one_hot, -1, axis)
 
 
-def align(
-    sums: Sums,
-    labels: list[NDArray[np.int64]],
-    mobile: list[Mobile],
-    rng: np.random.Generator,
-    n_starts: int = 100,
-) -> tuple[list[NDArray[np.int64]], float]:
-    """Look for the best labels of some kinds of groups, those of the others fixed.
-
-    `labels`, list of (G_c,): labels of the groups of every clustering: -1 if irrelevant, `ABSENT`
-    if without a place; `mobile`: the kinds that move: those of one data set; `n_starts`: random
-    starts, besides the present labels if these are complete. Return `labels` list of (G_c,);
-    `log_joint`: see `Sums.log_joint`: not below what it was.
-    """
-    found = alignments(sums, labels, mobile, rng, n_starts)
-    return found[0] if found else (labels, -np.inf)
-
-
 def alignments(
     sums: Sums,
     labels: list[NDArray[np.int64]],
@@ -253,10 +235,13 @@ def alignments(
     rng: np.random.Generator,
     n_starts: int,
 ) -> list[tuple[list[NDArray[np.int64]], float]]:
-    """List what `align` comes to from all its starts, each once, the best first.
+    """Look for the best labels of some kinds of groups, those of the others fixed.
 
-    The present labels are one of these, if they are complete. Without groups that move there is
-    nothing else.
+    `labels`, list of (G_c,): labels of the groups of every clustering: -1 if irrelevant, `ABSENT`
+    if without a place; `mobile`: the kinds that move: those of one data set; `n_starts`: random
+    starts, besides the present labels if these are complete. Return what all starts come to, each
+    once: `labels`, and their log joint (see `Sums.log_joint`), the best first. The present labels
+    are one of these, if they are complete.
     """
     reached = []
     best, highest = None, -np.inf

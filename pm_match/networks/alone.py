@@ -33,14 +33,16 @@ def parts_of(component: Component) -> list[ConnectedPart]:
     """Find the parts of a component: one for every network, if no two share objects."""
     clusterings = component.clusterings
     offset = np.cumsum([0, *(len(c.assignments) for c in clusterings)])
-    owner = _owners(component)
-    ends = [
-        (own[0], other)
+    # The assignments on the axes of every network, numbered over all clusterings.
+    owner = {
+        name: [
+            int(offset[c] + np.searchsorted(clusterings[c].ends, first, "right"))
+            for c, first in zip(relation.axes, network.first, strict=True)
+        ]
         for relation in component.of(Relation)
-        for name in relation.networks
-        for own in [owner[name]]
-        for other in own
-    ]
+        for name, network in relation.networks.items()
+    }
+    ends = [(own[0], other) for own in owner.values() for other in own]
     pairs = np.array(ends, np.int64).reshape(-1, 2)
     graph = coo_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(offset[-1], offset[-1]))
     n_parts, part = scipy.sparse.csgraph.connected_components(graph, directed=False)
@@ -54,19 +56,6 @@ def parts_of(component: Component) -> list[ConnectedPart]:
         )
         for p in range(n_parts)
     ]
-
-
-def _owners(component: Component) -> dict[str, list[int]]:
-    """Find the assignments on the axes of every network, numbered over all clusterings."""
-    offset = np.cumsum([0, *(len(c.assignments) for c in component.clusterings)])
-    found: dict[str, list[int]] = {}
-    for relation in component.of(Relation):
-        for name, network in relation.networks.items():
-            found[name] = [
-                int(offset[c] + np.searchsorted(component.clusterings[c].ends, first, "right"))
-                for c, first in zip(relation.axes, network.first, strict=True)
-            ]
-    return found
 
 
 def objects_of(component: Component, part: ConnectedPart) -> list[NDArray[np.int64]]:

@@ -27,6 +27,7 @@ from pm_match.networks.families import (
 from pm_match.networks.one_mode import OneMode
 from pm_match.networks.parts import NetworkCells, Prior, Relation
 from pm_match.numerics.ahead import Job, job
+from pm_match.numerics.zeros import zeros
 
 
 class BlockEvidence:
@@ -201,19 +202,13 @@ class BlockEvidence:
         total = np.bincount(place, exposure, len(distinct))
         unit, net = np.divmod(distinct, len(self.networks))
         part = np.append(0, np.cumsum(np.bincount(unit, minlength=n_units)))
-        n_parts = np.diff(part)
-        kind = np.where(n_parts > 0, 0, -1)
+        kind = np.where(np.diff(part) > 0, 0, -1)
         if not self._exposed:
             # Kinds are for plain networks: elsewhere it is enough to know who takes part.
-            single = np.flatnonzero(n_parts == 1)
-            alone = part[single]
-            pairs = np.stack([net[alone], total[alone]], axis=1)
-            kind[single] = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
-            numbers: dict[bytes, int] = {}
-            for u in np.flatnonzero(n_parts > 1):
-                own = slice(part[u], part[u + 1])
-                networks = net[own].tobytes() + total[own].tobytes()
-                kind[u] = len(single) + numbers.setdefault(networks, len(numbers))
+            objects = np.zeros((n_units, len(self.networks)))
+            objects[unit, net] = total
+            kinds = np.unique(objects, axis=0, return_inverse=True)[1].ravel()
+            kind = np.where(kind < 0, -1, kinds)
         return part, net.astype(np.int64), total, kind
 
     def _side(self, axis: int, flagged) -> Side:
@@ -230,27 +225,21 @@ class BlockEvidence:
             contacts=self._contacts(axis, flagged),
             axis=np.array([axis]),
             stride=strides[[axis]].astype(np.int64),
-            first_axis=np.array([axis == 0]),
             plain=np.array([self.plain]),
             other_axis=np.array(others),
             other_partition=np.array([self.partitions[a] for a in others]),
             other_stride=other_stride,
             digit=np.ascontiguousarray(digit),
             place=(digit @ strides[others]).astype(np.int64),
-            active=np.zeros(n, np.int64),
-            n_active=np.zeros(1, np.int64),
-            seen=np.zeros(len(others), np.int64),
-            amounts=np.zeros((3, n)),
-            grouped=np.zeros((3, n, self._capacities[axis])),
-            hits=np.zeros(n, np.int64),
             stamp=np.full(2, -1, np.int64),
-            expected=np.zeros(n),
-            total=np.zeros((n, slots)),
-            rest=np.zeros((n, slots)),
-            log_total=np.zeros((n, slots)),
-            log_rest=np.zeros((n, slots)),
-            edgeless=np.zeros(slots),
-            leaving=np.zeros(slots),
+            **zeros("active C, n_active 1, seen O, hits C", np.int64, C=n, O=len(others)),
+            **zeros(
+                "amounts 3 C, grouped 3 C T, expected C, total C S, rest C S, log_total C S, "
+                "log_rest C S, edgeless S, leaving S",
+                C=n,
+                T=self._capacities[axis],
+                S=slots,
+            ),
         )
 
     def _one_mode_term(self) -> OneMode:

@@ -83,10 +83,7 @@ class Side(NamedTuple):
     # axis, stride (1,): the axis, and how far apart its slots are in the blocks
     axis: NDArray[np.int64]
     stride: NDArray[np.int64]
-    # first_axis, plain (1,): whether this side speaks for the relation; whether all cells are known
-    # 0/1
-    first_axis: NDArray[np.bool_]
-    plain: NDArray[np.bool_]
+    plain: NDArray[np.bool_]  # (1,): whether all cells are known 0/1
     # other_axis, other_partition, other_stride (O,): the other axes, their partitions, and how far
     # apart their slots are in the combinations
     other_axis: NDArray[np.int64]
@@ -420,13 +417,8 @@ def _move(side, unit, source, target):
 
 
 @implements(protocol.clear, Side)
-def _clear(term, slot):
-    clear_side(term, slot)
-
-
-@part
-def clear_side(side, slot):
-    """Make a slot's blocks and masses exactly zero."""
+def _clear(side, slot):
+    # Blocks and masses are exactly zero then.
     relation = side.relation
     current = is_current(side)
     for c in range(side.place.shape[0]):
@@ -439,13 +431,7 @@ def clear_side(side, slot):
 
 
 @implements(protocol.relocate, Side)
-def _relocate(term, source, target):
-    relocate_side(term, source, target)
-
-
-@part
-def relocate_side(side, source, target):
-    """Copy a slot's blocks and masses."""
+def _relocate(side, source, target):
     relation = side.relation
     current = is_current(side)
     for c in range(side.place.shape[0]):
@@ -500,9 +486,8 @@ def _tabulate(side, slots, start, stop, n_slots, worth, shared):
 
 @implements(protocol.log_evidence, Side)
 def _log_evidence(term, n_slots):
-    if not term.first_axis[0]:
-        return 0.0
-    return log_relation(term.relation)
+    # One side speaks for the relation.
+    return log_relation(term.relation) if term.axis[0] == 0 else 0.0
 
 
 @part

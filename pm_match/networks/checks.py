@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.utils import MissingInputError
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.networks.data import COUNTS, Network
+from pm_match.networks.data import COUNTS, Network, cell_exposures
 from pm_match.reading.probe import evaluate
 from pm_match.tables.order import in_order
 
@@ -292,11 +292,7 @@ def check_exposure(
                 f"{where}: expected one exposure for both axes of a symmetric network; found two"
             )
     if network is not None:
-        bad = np.zeros(len(network.index), bool)
-        for axis, given in enumerate(checked):
-            if given is not None:
-                bad |= given[network.index[:, axis]] == 0
-        bad &= network.values > 0
+        bad = (cell_exposures(checked, network.index) == 0) & (network.values > 0)
         if bad.any():
             first = int(np.argmax(bad))
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,25 +27,12 @@ class Inputs(NamedTuple):
     cells: Any
 
 
-class Design(Protocol):
-    """What a `BlockNetwork` is declared with: the properties of its op that draws depend on."""
-
-    variable: str
-    family: str
-    absent: str
-    n_axes: int
-    max_edges: int
-    one_mode: bool
-    symmetric: bool
-    self_loops: bool
-
-
 # How many cells or counts a draw holds at once, at most, before it looks at `max_edges`.
 _CHUNK = 2**21
 
 
-def draw_table(op: Design, rng: np.random.Generator, parts: Inputs) -> NDArray[np.float64]:
-    """Draw a table: edges by block, or the values of the known cells."""
+def draw_table(op: Any, rng: np.random.Generator, parts: Inputs) -> NDArray[np.float64]:
+    """Draw a table of a `BlockNetworkRV`: edges by block, or the values of the known cells."""
     shape = tuple(len(z) for z in parts.axes)
     clusters, padded = _padded(op, parts)
     if op.absent == "unknown":
@@ -155,7 +142,7 @@ def _all_cells(op, shape) -> NDArray[np.int64]:
 class _Edges:
     """The edges of a draw, counted while they are placed."""
 
-    def __init__(self, op: Design, shape: tuple[int, ...], unknown: NDArray[np.int64]):
+    def __init__(self, op: Any, shape: tuple[int, ...], unknown: NDArray[np.int64]):
         self.op, self.shape, self.unknown = op, shape, unknown
         self.index = [np.empty((0, op.n_axes), np.int64)]
         self.values = [np.empty(0)]

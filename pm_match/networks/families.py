@@ -242,24 +242,33 @@ def densities(family: str, drawn: Sequence[Any]) -> list[NDArray[np.float64]]:
     return [*others, expit(last) if family in PROBABILITIES else np.exp(last)]
 
 
-def log_parameters(
-    family: int, prior: Any, totals: Any, cells: Any, squares: Any, drawn: Sequence[NDArray]
-) -> float:
-    """Log density of what `draw_parameters` draws: of the parameters themselves, not their logs."""
-    last = drawn[-1]
+def _conditional(family: int, prior: Any, totals: Any, cells: Any, squares: Any) -> tuple[Any, ...]:
+    """Give both parameters of a Beta or Gamma conditional, and mean and kappa of normal blocks."""
     if family == BERNOULLI:
-        return _log_beta_density(last, prior[0] + totals, prior[1] + cells - totals)
+        return prior[0] + totals, prior[1] + (cells - totals)
     if family == POISSON:
-        return _log_gamma_density(last, prior[0] + totals, prior[1] + cells)
+        return prior[0] + totals, prior[1] + cells
     if family == NEGATIVE_BINOMIAL:
-        return _log_beta_density(last, prior[0] + cells, prior[1] + totals)
+        return prior[0] + cells, prior[1] + totals
     m, kappa, a, b = prior
     new_kappa = kappa + cells
     linear = kappa * m + totals
     rate = b + 0.5 * np.maximum(squares + kappa * m**2 - linear**2 / new_kappa, 0.0)
-    found = _log_gamma_density(last, a + 0.5 * cells, rate)
-    own = log_normal(drawn[0], linear / new_kappa, new_kappa * np.exp(last))
-    return found + float(own.sum())
+    return a + 0.5 * cells, rate, linear / new_kappa, new_kappa
+
+
+def log_parameters(
+    family: int, prior: Any, totals: Any, cells: Any, squares: Any, drawn: Sequence[NDArray]
+) -> float:
+    """Log density of what `draw_parameters` draws: of the parameters themselves, not their logs."""
+    last, (a, b, *normal) = drawn[-1], _conditional(family, prior, totals, cells, squares)
+    if family in (BERNOULLI, NEGATIVE_BINOMIAL):
+        return _log_beta_density(last, a, b)
+    found = _log_gamma_density(last, a, b)
+    if normal:
+        mean, kappa = normal
+        found += float(log_normal(drawn[0], mean, kappa * np.exp(last)).sum())
+    return found
 
 
 def _log_beta_density(log_odds: NDArray, a: NDArray, b: NDArray) -> float:
@@ -297,19 +306,12 @@ def draw_parameters(
     Poisson: the log rate. Normal: the mean and the log precision. Logs, because the parameters
     themselves may be too near 0 or 1 for a float.
     """
-    if family == BERNOULLI:
-        return (
-            draw_log_gamma(rng, prior[0] + totals)
-            - draw_log_gamma(rng, prior[1] + (cells - totals)),
-        )
-    if family == POISSON:
-        return (draw_log_gamma(rng, prior[0] + totals) - np.log(prior[1] + cells),)
-    if family == NEGATIVE_BINOMIAL:
-        return (draw_log_gamma(rng, prior[0] + cells) - draw_log_gamma(rng, prior[1] + totals),)
-    m, kappa, a, b = prior
-    new_kappa = kappa + cells
-    linear = kappa * m + totals
-    rate = b + 0.5 * np.maximum(squares + kappa * m**2 - linear**2 / new_kappa, 0.0)
-    log_precision = draw_log_gamma(rng, a + 0.5 * cells) - np.log(rate)
-    deviation = rng.standard_normal(np.shape(totals)) * np.exp(-0.5 * log_precision)
-    return linear / new_kappa + deviation / np.sqrt(new_kappa), log_precision
+    a, b, *normal = _conditional(family, prior, totals, cells, squares)
+    if family in (BERNOULLI, NEGATIVE_BINOMIAL):
+        return (draw_log_gamma(rng, a) - draw_log_gamma(rng, b),)
+    log_last = draw_log_gamma(rng, a) - np.log(b)
+    if not normal:
+        return (log_last,)
+    mean, kappa = normal
+    deviation = rng.standard_normal(np.shape(totals)) * np.exp(-0.5 * log_last)
+    return mean + deviation / np.sqrt(kappa), log_last

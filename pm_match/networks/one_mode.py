@@ -10,14 +10,8 @@ Every block of every candidate is looked at, O(occupied clusters squared) for ea
 candidate gains is a sum over its blocks with all clusters, each of which has counts of its own, and
 even where an object has no edge its cells add to them. For an undirected network of 1200 objects
 that is 1.1 microseconds an object with 5 clusters, 3.7 with 10, 6.9 with 20 and 21 with 40, and
-hardly depends on the number of edges.
-
-Tables of what the cells without edges gain, of which a move changes two rows and two columns, would
-leave the blocks with clusters that an object has edges to, and those of its own cluster, which it
-is taken out of: with 40 clusters, of which 8 edges are in contact with 3 and 32 with 10, a seventh
-to a third of all blocks; with 10 clusters, a half to all. They could only serve objects of one
-exposure, and each network would need its own. At the sizes of the papers, some ten clusters, this
-is not worth having.
+hardly depends on the number of edges. Tables of what cells without edges gain would leave a half to
+all of the blocks to compute at ten clusters, the size of the papers, a seventh to a third at 40.
 """
 
 from typing import NamedTuple
@@ -178,15 +172,15 @@ def add_mass(net, unit, slot, sign):
 
 @implements(protocol.clear, OneMode)
 def _clear(term, slot):
-    blocks.clear_side(term.out, slot)
-    blocks.clear_side(term.into, slot)
+    protocol.clear(term.out, slot)
+    protocol.clear(term.into, slot)
 
 
 @implements(protocol.relocate, OneMode)
 def _relocate(term, source, target):
     # The rows first: the block of the two slots with themselves is then in the source's column.
-    blocks.relocate_side(term.out, source, target)
-    blocks.relocate_side(term.into, source, target)
+    protocol.relocate(term.out, source, target)
+    protocol.relocate(term.into, source, target)
 
 
 @implements(protocol.log_evidence, OneMode)

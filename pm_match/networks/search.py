@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.networks.align import ABSENT, Mobile, Sums, align, alignments
+from pm_match.networks.align import ABSENT, Mobile, Sums, alignments
 from pm_match.networks.alone import ConnectedPart, clusters_alone, objects_of, parts_of
 from pm_match.search.chain import Chain
 from pm_match.search.coarse import (
@@ -38,7 +38,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> float:
     """Search for a good matching of a component that networks alone tell of.
 
     1. The objects of each network are clustered on their own, all of them relevant.
-    2. One network after the other, its clusters are aligned with those before (see `align`).
+    2. One network after the other, its clusters are aligned with those before (see `alignments`).
     3. Rounds of doubt whether objects are relevant (see `doubt`), sweeps over single objects, with
        steps of the hyperparameters, alignment of each network with the others, and moves of whole
        clusters (see `coarse`).
@@ -113,7 +113,7 @@ def first_matching(
         for c, own in enumerate(grouped)
     ]
     for mobile in later:
-        labels, _ = align(sums, labels, mobile, rng, _FIRST_STARTS)
+        labels, _ = alignments(sums, labels, mobile, rng, _FIRST_STARTS)[0]
     return [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)]
 
 
@@ -125,7 +125,7 @@ def realign(
     sums = Sums(chain.components[number], grouped, chain.point)
     labels = [own.label for own in grouped]
     for p in _in_turn(parts, rng):
-        labels, _ = align(sums, labels, _mobile(parts[p]), rng, n_starts)
+        labels, _ = alignments(sums, labels, _mobile(parts[p]), rng, n_starts)[0]
     chain.place(number, [own[g.units.of_object] for own, g in zip(labels, grouped, strict=True)])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import pm_match as pmm
 from pm_match.networks import search as networks
-from pm_match.networks.align import ABSENT, Mobile, Sums, align, alignments
+from pm_match.networks.align import ABSENT, Mobile, Sums, alignments
 from pm_match.networks.alone import clusters_alone, objects_of, parts_of
 from pm_match.reading import read
 from pm_match.search.chain import Chain
@@ -164,7 +164,7 @@ def test_aligning_reaches_the_best_of_all(kind, weights):
     for seed in range(4):
         chain = chain_of(model, seed)
         sums, labels = sums_of(chain)
-        found, height = align(sums, labels, mobile, np.random.default_rng(seed), 400)
+        found, height = alignments(sums, labels, mobile, np.random.default_rng(seed), 400)[0]
         assert height == pytest.approx(sums.log_joint(found), abs=1e-9)
         assert height >= sums.log_joint(labels) - 1e-9
         if weights != "stick-breaking":
@@ -203,7 +203,7 @@ def test_networks_that_lack_clusters_are_aligned(kind):
             np.where([Mobile(c, int(k)) in mobile for k in own.kind], ABSENT, own.label)
             for c, own in enumerate(sums.grouped)
         ]
-        _, found = align(sums, unknown, mobile, rng, 300)
+        _, found = alignments(sums, unknown, mobile, rng, 300)[0]
         assert found > sums.log_joint(labels) - 1e-6
 
 
