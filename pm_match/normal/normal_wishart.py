@@ -257,7 +257,7 @@ def add_unit(term, unit, slot, sign):
         return
     if sign < 0.0 and term.held[slot] == n:
         # The kernel clears a slot that has become empty, but not before it may look at it.
-        clear_slot(term, slot)
+        protocol.clear(term, slot)
         return
     weight = shift(term, unit, slot, sign, term.scatter[slot])
     term.held[slot] += sign * n
@@ -279,9 +279,8 @@ def _move(term, unit, source, target):
         add_unit(term, unit, target, 1.0)
 
 
-@part
-def clear_slot(term, slot):
-    """Make a slot an empty cluster."""
+@implements(protocol.clear, NormalWishart)
+def _clear(term, slot):
     d = term.value.shape[1]
     for i in range(d):
         term.mean[slot, i] = 0.0
@@ -292,11 +291,6 @@ def clear_slot(term, slot):
     term.held_weight[slot] = 0.0
     term.log_det[slot] = term.hyper[2]
     term.updates[slot] = 0
-
-
-@implements(protocol.clear, NormalWishart)
-def _clear(term, slot):
-    clear_slot(term, slot)
 
 
 @implements(protocol.relocate, NormalWishart)
@@ -410,7 +404,7 @@ def rebuild(term, slots):
     """Compute the state from scratch, for units in the given `slots` (U,)."""
     n_slots = term.mean.shape[0]
     for slot in range(n_slots):
-        clear_slot(term, slot)
+        protocol.clear(term, slot)
     for unit in range(slots.shape[0]):
         if term.size[unit] > 0.0:
             own = slots[unit]

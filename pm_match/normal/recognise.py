@@ -87,7 +87,67 @@ class NormalsCandidate:
         self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
     ) -> Normals:
         """Hold it against the declared densities."""
-        return verified_normals(context, self, check)
+        centers, precision = self.mean, self.precision
+        shared = len(context.shapes[precision.name]) == 2
+        prior = _prior_function(context, centers, precision, check)
+        values = []
+        for rv, assignment in zip(self.values, self.assignments, strict=True):
+            alignment = _alignment(context, self, rv, assignment)
+            data = None if rv in context.model.free_RVs else _table(context, self.parts(rv))
+            if alignment is None:
+                objects = _objects_of_rows(context, rv, assignment, self, data)
+                _check_noise(context, rv, precision)
+            else:
+                objects = _all_objects(context, rv, assignment)
+                _check_alignment(rv, alignment, check)
+            missing = self.missing[rv].name if rv in self.missing else None
+            factor = _factor(context, self, rv, len(objects))
+            name = context.whole_name(rv)
+            own = NormalValues(name, assignment.name, objects, data, alignment, missing, factor)
+            values.append(own)
+        expected: dict[RV, list[NDArray]] = {rv: [] for rv in self.checked}
+        natural = check.at([centers, precision])
+        for number, (point, (own_mean, own_precision)) in enumerate(
+            zip(check.points, natural, strict=True)
+        ):
+            one = prior(point)
+            of_means = log_mv_normal(own_mean - one.center, one.strength * own_precision)
+            expected[centers].append(of_means)
+            for rv, assignment, own in zip(self.values, self.assignments, values, strict=True):
+                labels = check.value(number, assignment)[own.objects]
+                rows = own_precision if shared else own_precision[labels]
+                if own.factor is not None:
+                    rows = own.factor.read(point)[:, None, None] * rows
+                found = log_mv_normal(own.vectors(point) - own_mean[labels], rows)
+                if own.alignment is not None:
+                    d = own_mean.shape[1]
+                    found -= d * np.log(own.alignment.read(point, d).scale)
+                for part, members in _rows_of_parts(self.parts(rv), own.data):
+                    expected[part].append(found[members])
+        if not check.agrees(centers, expected[centers]):
+            raise Refusal(
+                f"the declared density of {centers.name!r} is not that of means whose precision is "
+                f"a multiple of {precision.name!r}, around one centre for all clusters"
+            )
+        for rv in (*self.values, *self.missing.values()):
+            if not check.agrees(rv, expected[rv]):
+                raise Refusal(
+                    f"the declared density of {rv.name!r} is not normal around {centers.name!r} of "
+                    f"its clusters with their precision {precision.name!r}"
+                )
+        power = next((power for _, power in self.powers.values()), 1.0)
+        return Normals(
+            clustering=self.clustering,
+            mean=centers.name,
+            precision=precision.name,
+            shared=shared,
+            truncation=self.truncation,
+            n_features=context.shapes[centers.name][1],
+            values=tuple(values),
+            prior=prior,
+            power=power,
+            scale_matrix=_scale_matrix(context, precision, prior, check),
+        )
 
 
 def normals_candidates(
@@ -255,73 +315,6 @@ def _check_candidate(context: Context, candidate: NormalsCandidate) -> None:
 
 
 # -- what the candidates mean, by numbers --------------------------------------------------------
-
-
-def verified_normals(context: Context, candidate: NormalsCandidate, check: DensityCheck) -> Normals:
-    """Hold a candidate against its declared densities."""
-    centers, precision = candidate.mean, candidate.precision
-    shared = len(context.shapes[precision.name]) == 2
-    prior = _prior_function(context, centers, precision, check)
-    values = []
-    for rv, assignment in zip(candidate.values, candidate.assignments, strict=True):
-        alignment = _alignment(context, candidate, rv, assignment)
-        data = None if rv in context.model.free_RVs else _table(context, candidate.parts(rv))
-        if alignment is None:
-            objects = _objects_of_rows(context, rv, assignment, candidate, data)
-        else:
-            objects = _all_objects(context, rv, assignment)
-            _check_alignment(rv, alignment, check)
-        if alignment is None:
-            _check_noise(context, rv, precision)
-        missing = candidate.missing[rv].name if rv in candidate.missing else None
-        factor = _factor(context, candidate, rv, len(objects))
-        name = context.whole_name(rv)
-        own = NormalValues(name, assignment.name, objects, data, alignment, missing, factor)
-        values.append(own)
-    expected: dict[RV, list[NDArray]] = {rv: [] for rv in candidate.checked}
-    natural = check.at([centers, precision])
-    for number, (point, (own_mean, own_precision)) in enumerate(
-        zip(check.points, natural, strict=True)
-    ):
-        one = prior(point)
-        expected[centers].append(log_mv_normal(own_mean - one.center, one.strength * own_precision))
-        for rv, assignment, own in zip(
-            candidate.values, candidate.assignments, values, strict=True
-        ):
-            labels = check.value(number, assignment)[own.objects]
-            rows = own_precision if shared else own_precision[labels]
-            if own.factor is not None:
-                rows = own.factor.read(point)[:, None, None] * rows
-            found = log_mv_normal(own.vectors(point) - own_mean[labels], rows)
-            if own.alignment is not None:
-                d = own_mean.shape[1]
-                found -= d * np.log(own.alignment.read(point, d).scale)
-            for part, members in _rows_of_parts(candidate.parts(rv), own.data):
-                expected[part].append(found[members])
-    if not check.agrees(centers, expected[centers]):
-        raise Refusal(
-            f"the declared density of {centers.name!r} is not that of means whose precision is a "
-            f"multiple of {precision.name!r}, around one centre for all clusters"
-        )
-    for rv in (*candidate.values, *candidate.missing.values()):
-        if not check.agrees(rv, expected[rv]):
-            raise Refusal(
-                f"the declared density of {rv.name!r} is not normal around {centers.name!r} of its "
-                f"clusters with their precision {precision.name!r}"
-            )
-    power = next((power for _, power in candidate.powers.values()), 1.0)
-    return Normals(
-        clustering=candidate.clustering,
-        mean=centers.name,
-        precision=precision.name,
-        shared=shared,
-        truncation=candidate.truncation,
-        n_features=context.shapes[centers.name][1],
-        values=tuple(values),
-        prior=prior,
-        power=power,
-        scale_matrix=_scale_matrix(context, precision, prior, check),
-    )
 
 
 def _table(context: Context, rvs: list[RV]) -> NDArray[np.float64]:

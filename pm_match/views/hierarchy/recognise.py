@@ -10,7 +10,7 @@ from pymc.logprob.transforms import SimplexTransform
 from pytensor.tensor.random.basic import CategoricalRV, DirichletRV
 
 from pm_match.normal.parts import Normals
-from pm_match.normal.recognise import mean_and_precision, normals_candidates, verified_normals
+from pm_match.normal.recognise import mean_and_precision, normals_candidates
 from pm_match.reading.ancestry import RV, Refusal, names, parameters, read_each
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
@@ -215,7 +215,7 @@ def _view(
         )
     objects = _objects(context, z, w, link)
     _check_probabilities(z, w, link, objects, check)
-    own = verified_normals(context, normals, check)
+    own = normals.verified(context, [below], check)
     (one,) = own.values
     if one.data is None or not own.shared:
         raise Refusal(
