@@ -40,21 +40,14 @@ class LabelRows:
 
     def taken(self, point: Mapping[str, NDArray], source: NDArray) -> dict[str, NDArray]:
         """Give every label the row that label `source` (T,) has at a point."""
-        if self.axis is None:
-            return {key: point[self.keys[s]] for key, s in zip(self.keys, source, strict=True)}
-        (key,) = self.keys
-        return {key: np.take(point[key], source, axis=self.axis)}
+        return self.written(point, self.table(point)[source])
 
     def replaced(
         self, point: Mapping[str, NDArray], other: Mapping[str, NDArray], which: NDArray[np.bool_]
     ) -> dict[str, NDArray]:
         """Return the rows at a point, but for those of some labels (T,) that are another's."""
-        if self.axis is None:
-            return {key: other[key] for key, own in zip(self.keys, which, strict=True) if own}
-        (key,) = self.keys
-        shape = [1] * np.ndim(point[key])
-        shape[self.axis] = -1
-        return {key: np.where(which.reshape(shape), other[key], point[key])}
+        rows = np.where(which[:, None], self.table(other), self.table(point))
+        return self.written(point, rows)
 
 
 @dataclass(frozen=True, eq=False)

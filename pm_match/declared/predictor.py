@@ -33,7 +33,7 @@ class LikelihoodPredictor(Predictor):
         }
         self._observed = {rv.name for rv in model.observed_RVs} & {*evidence.factors}
         self._potentials = {rv.name for rv in model.potentials} & {*evidence.factors}
-        self._places: dict[str, _NewRows] = {}
+        self._rows: dict[str, RowDensities] = {}
         self._point: Mapping[str, NDArray] = {}
 
     def observed(self, place: Place) -> list[str]:
@@ -67,10 +67,13 @@ class LikelihoodPredictor(Predictor):
                     f"new objects of {where!r}: expected a variable of these objects alone; found "
                     f"one that depends on {', '.join(map(repr, others))}"
                 )
-            if name not in self._places:
-                self._places[name] = _NewRows(model, self._evidence, place, name, where)
-            rows, objects = self._places[name].read(model, name, where, table)
-            found[name] = (rows,)
+            if name not in self._rows:
+                refused = f"predictions of new objects of {where!r} are not served: "
+                self._rows[name] = RowDensities(
+                    model, self._evidence, place.assignment.name, name, refused
+                )
+            values, objects = _read(model, self._rows[name], name, where, table)
+            found[name] = (values,)
             labels.append((name, objects))
         return NewTables(found), labels
 
@@ -81,8 +84,7 @@ class LikelihoodPredictor(Predictor):
     def log_predictive(self, place: Place, seen: NewTables) -> NDArray[np.float64]:
         """Log density of the rows in every cluster, which has parameters of its own."""
         own = [
-            self._places[name].log_densities(self._point, values)
-            for name, (values,) in seen.arrays.items()
+            self._log_densities(self._rows[name], values) for name, (values,) in seen.arrays.items()
         ]
         found = np.append(np.sum(own, axis=0), np.zeros((len(own[0]), 1)), axis=1)
         impossible = np.flatnonzero(np.isneginf(found[:, :-1]).all(axis=1))
@@ -93,52 +95,45 @@ class LikelihoodPredictor(Predictor):
             )
         return found
 
-
-class _NewRows:
-    """Log densities of an observed variable's rows of new objects."""
-
-    def __init__(self, model: Model, evidence: Likelihoods, place: Place, name: str, where: str):
-        refused = f"predictions of new objects of {where!r} are not served: "
-        self._rows = RowDensities(model, evidence, place.assignment.name, name, refused)
-        self._n_labels = evidence.truncation
-
-    def read(self, model: Model, name: str, where: str, table: Any) -> tuple[NDArray, NDArray]:
-        """Check the rows of new objects; return them, and the objects' labels."""
-        shape = self._rows.known.shape[1:]
-        if len(shape) > 1:
-            values = np.ma.filled(np.ma.asarray(table, np.float64), np.nan)
-            objects = np.arange(len(values))
-            if values.shape[1:] != shape:
-                raise ValueError(
-                    f"new objects of {where!r}: expected an array of shape (N, "
-                    f"{', '.join(map(str, shape))}); found {values.shape}"
-                )
-        else:
-            labels = coords(model, name, 1) if shape else None
-            values, objects = as_new_columns(where, table, labels, shape[0] if shape else None)
-            values = values.reshape(-1, *shape)
-        holes = np.isnan(values)
-        wrong = holes if not self._rows.by_cell else np.zeros_like(holes)
-        if self._rows.known.dtype.kind != "f":
-            wrong = wrong | ~(holes | (values == np.round(values)))
-        if wrong.any():
-            place = tuple(np.argwhere(wrong)[0].tolist())
-            expected = "a whole row" if holes[place] else "a whole number"
-            raise ValueError(
-                f"new objects of {where!r}, row {place[0]}: expected {expected}; found "
-                f"{values[place]}"
-            )
-        return values, objects
-
-    def log_densities(self, point, values: NDArray) -> NDArray[np.float64]:
+    def _log_densities(self, rows: RowDensities, values: NDArray) -> NDArray[np.float64]:
         """Log density (M, T) of rows (M, ...) in every cluster, over the cells that they have."""
-        n, rows = len(values), self._rows
-        found, holes = np.empty((n, self._n_labels)), np.isnan(values)
+        n, n_labels = len(values), self._evidence.truncation
+        found, holes = np.empty((n, n_labels)), np.isnan(values)
         # What is missing is anything that can be, and then left out.
         placed = np.where(holes, rows.known[0], values)
-        for label in range(self._n_labels):
-            worth = rows.cells(point, placed, np.full(n, label))
+        for label in range(n_labels):
+            worth = rows.cells(self._point, placed, np.full(n, label))
             if rows.by_cell:
                 worth = np.where(holes.reshape(n, -1), 0.0, worth)
             found[:, label] = worth.sum(axis=1)
         return found
+
+
+def _read(
+    model: Model, rows: RowDensities, name: str, where: str, table: Any
+) -> tuple[NDArray, NDArray]:
+    """Check the rows of new objects; return them, and the objects' labels."""
+    shape = rows.known.shape[1:]
+    if len(shape) > 1:
+        values = np.ma.filled(np.ma.asarray(table, np.float64), np.nan)
+        objects = np.arange(len(values))
+        if values.shape[1:] != shape:
+            raise ValueError(
+                f"new objects of {where!r}: expected an array of shape (N, "
+                f"{', '.join(map(str, shape))}); found {values.shape}"
+            )
+    else:
+        labels = coords(model, name, 1) if shape else None
+        values, objects = as_new_columns(where, table, labels, shape[0] if shape else None)
+        values = values.reshape(-1, *shape)
+    holes = np.isnan(values)
+    wrong = holes if not rows.by_cell else np.zeros_like(holes)
+    if rows.known.dtype.kind != "f":
+        wrong = wrong | ~(holes | (values == np.round(values)))
+    if wrong.any():
+        place = tuple(np.argwhere(wrong)[0].tolist())
+        expected = "a whole row" if holes[place] else "a whole number"
+        raise ValueError(
+            f"new objects of {where!r}, row {place[0]}: expected {expected}; found {values[place]}"
+        )
+    return values, objects
