@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pm_match.columns.families import Statistics
 from pm_match.columns.term import DIRICHLET, GAMMA, ColumnsTerm
+from pm_match.numerics.zeros import zeros
 
 # Gains are kept of positions with at most so many levels, and of so many numbers in all.
 _MOST_LEVELS = 64
@@ -106,36 +107,30 @@ def new_term(
             kept = counts[position] > 0
             row = np.where(kept, np.cumsum(kept) - 1, -1)
     rows = np.flatnonzero(row >= 0)
-    kept_shape, width = (len(rows), n_slots), 1 if code == DIRICHLET else 3
-    n_ready = n_positions if continuous else 0
+    sizes = {"P": n_positions, "S": n_slots, "W": 1 if code == DIRICHLET else 3}
+    sizes |= {"R": len(rows), "Q": n_positions if continuous else 0}
     first, n_tabled = _tables(code, own, n_positions)
     return ColumnsTerm(
         code=np.array([code]),
-        prior=np.zeros((n_positions, 4)),
         start=own.start,
         level=level.astype(np.int32),
         position=position.astype(np.int32),
         statistic=np.ascontiguousarray(statistic),
         row=row.astype(np.int32),
         row_level=rows.astype(np.int32),
-        sums=np.zeros((n_positions, n_slots, width)),
         version=np.ones(n_positions, np.int64),
         slot_version=np.ones((n_positions, n_slots), np.int32),
-        gains=np.zeros(kept_shape),
-        left=np.zeros(kept_shape),
-        row_version=np.zeros(len(rows), np.int64),
-        gains_version=np.zeros(kept_shape, np.int32),
-        left_version=np.zeros(kept_shape, np.int32),
         weight=single_weights(position, statistic, n_positions),
-        ready=np.zeros((n_ready, 4, n_slots)),
-        ready_version=np.zeros(n_ready, np.int64),
-        slot_ready=np.zeros((n_ready, n_slots), np.int32),
         stale=np.ones(1, np.int8),
-        constant=np.zeros(1),
         table=np.full(n_tabled, np.nan),
         first=first,
-        total=np.zeros(n_slots),
-        apart=np.zeros((n_positions, n_slots, width)),
+        **zeros(
+            "prior P 4, sums P S W, gains R S, left R S, ready Q 4 S, constant 1, total S, "
+            "apart P S W",
+            **sizes,
+        ),
+        **zeros("row_version R, ready_version Q", np.int64, **sizes),
+        **zeros("gains_version R S, left_version R S, slot_ready Q S", np.int32, **sizes),
     )
 
 

@@ -25,20 +25,25 @@ from pm_match.sharded.evidence import Chunk, Scorer, ShardedEvidence, Sums, Wron
 
 @dataclass(frozen=True, eq=False)
 class _Variable:
-    """One observed variable: its family's number, its columns' positions, and what is known."""
+    """One observed variable."""
 
     name: str
-    family: int
+    family: int  # its number
+    # column, known (R,): positions of its columns, and what is known of them
     column: NDArray[np.int64]
     known: NDArray[np.float64]
+    width: int | None  # see `Scorer.widths`
 
 
 class ColumnsScorer(Scorer):
     """The columns of one assignment's objects."""
 
-    def __init__(self, prior: Conjugate, variables, n_columns: int, n_categories: int, widths):
-        self.prior, self.variables, self.widths = prior, variables, widths
+    def __init__(
+        self, prior: Conjugate, variables: list[_Variable], n_columns: int, n_categories: int
+    ):
+        self.prior, self.variables = prior, variables
         self.n_columns, self.n_categories = n_columns, n_categories
+        self.widths = {own.name: own.width for own in variables}
 
     def _cells(self, own: _Variable, values: NDArray) -> tuple[NDArray, NDArray]:
         """Return cells (n R,) or rows of counts (n, K), and what is known of them."""
@@ -107,7 +112,6 @@ class ShardedColumns(ShardedEvidence):
         self.columns, self._points = columns, ColumnsPoints(model, columns)
         self.names = columns.names
         by_assignment: dict[str, list[_Variable]] = {}
-        widths: dict[str, dict[str, int | None]] = {}
         for cells in columns.cells:
             layout = cells.layout
             if layout is None or cells.varying or cells.missing or np.isnan(layout.known).any():
@@ -116,15 +120,11 @@ class ShardedColumns(ShardedEvidence):
                     "nothing missing, and the same known numbers (trials, exposures, noise) in "
                     "every row"
                 )
-            own = _Variable(cells.name, FAMILIES.index(cells.family), layout.column, layout.known)
+            family, width = FAMILIES.index(cells.family), next(iter(layout.shape[1:]), None)
+            own = _Variable(cells.name, family, layout.column, layout.known, width)
             by_assignment.setdefault(cells.assignment, []).append(own)
-            wide = len(layout.shape) > 1
-            width = layout.shape[1] if wide else None
-            widths.setdefault(cells.assignment, {})[cells.name] = width
         self.scorers = {
-            name: ColumnsScorer(
-                columns.prior, own, columns.n_columns, columns.n_categories, widths[name]
-            )
+            name: ColumnsScorer(columns.prior, own, columns.n_columns, columns.n_categories)
             for name, own in by_assignment.items()
         }
 
