@@ -40,34 +40,10 @@ _SWAPS = 2
 class Centre:
     """Weights, parameters and hyperparameters of a model, given sums.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        Declared on a sample of the rows.
-    structure : Structure
-    rng : numpy.random.Generator
-    point : mapping
-        Where to start.
-
-    Attributes
-    ----------
-    point : dict
-        The present values of the model's value variables; those of the sample's labels say nothing.
-    clustering : Clustering
-        The set of clusters whose labels were drawn last.
-    counts : (T,) integer array
-        Objects in each of its clusters.
-    sums : dict of int to dict of str to Sums
-        Of every evidence that sees these clusters, by assignment.
-    sizes : dict of str to (T,) integer array
-        By assignment, of all sets.
-    labels : dict of str to (N,) integer array
-        Of watched assignments, as they were last drawn.
-
-    Raises
-    ------
-    UnservedModelError
-        If a part of the model is not served; the message says which variable, and why.
+    `model`: declared on a sample of the rows; `point`: where to start. It has `point`, the present
+    values of the model's value variables, of which those of the sample's labels say nothing;
+    `sizes` (T,) of clusters, by assignment; and the `labels` of watched assignments, as they were
+    last drawn. Raise `UnservedModelError` if a part of the model is not served.
     """
 
     def __init__(self, model: Model, structure: Structure, rng: np.random.Generator, point: Point):
@@ -228,12 +204,8 @@ class Centre:
     def update(self, call: Call, tuning: bool = False) -> dict[str, float]:
         """Draw all but the labels, given the sums; return statistics.
 
-        Parameters
-        ----------
-        call : callable
-            Calls a method of all shards (see `workers`).
-        tuning : bool, default False
-            Whether the draw is thrown away.
+        `call`: calls a method of all shards (see `workers`); `tuning`: whether the draw is thrown
+        away.
         """
         if self._hyperparameters is not None:
             self.point = self._hyperparameters.update(self, self.point)

@@ -1,5 +1,7 @@
 """Draws of labels from tables of log densities."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,9 +13,11 @@ _BLOCK = 2**17
 _LEAST = {np.dtype(own): np.log(np.finfo(own).tiny) for own in (np.float32, np.float64)}
 
 
-def block_rows(n_clusters: int) -> int:
-    """Count the objects whose table is computed at once."""
-    return max(_BLOCK // max(n_clusters, 1), 64)
+def blocks(n: int, n_clusters: int) -> Iterator[slice]:
+    """Give the objects, of n, whose tables are computed at once."""
+    step = max(_BLOCK // max(n_clusters, 1), 64)
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
 
 
 @entry
@@ -75,12 +79,8 @@ def draw_labels(
 ) -> None:
     """Draw labels (n,) from log probabilities ``table[i, j] + log_weights[j]``, up to constants.
 
-    The table (n, T) is overwritten; `first` is the number of its first row among all.
-
-    Raises
-    ------
-    FloatingPointError
-        If those of an object are NaN, or -inf in all clusters.
+    The table (n, T) is overwritten; `first` is the number of its first row among all. Raise
+    `FloatingPointError` if those of an object are NaN, or -inf in all clusters.
     """
     columns = np.ascontiguousarray(table.T)
     most = np.empty_like(columns[0])

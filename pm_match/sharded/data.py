@@ -15,24 +15,15 @@ from scipy.sparse import issparse
 
 
 class Rows(Protocol):
-    """All rows of one variable, of which some are read on demand.
-
-    Attributes
-    ----------
-    name : str
-    n_rows : int
-    step : int or None
-        Rows of its own chunks, the most if they differ.
-    in_memory : int
-        Bytes that go to workers with it.
-    """
+    """All rows of one variable, of which some are read on demand."""
 
     name: str
     n_rows: int
-    step: int | None
+    step: int | None  # rows of its own chunks, the most if they differ
 
     @property
-    def in_memory(self) -> int:  # noqa: D102
+    def in_memory(self) -> int:
+        """Bytes that go to workers with it."""
         ...
 
     def part(self, start: int, stop: int) -> Self:
@@ -47,26 +38,10 @@ class Rows(Protocol):
 class Source:
     """Rows of one variable: an array, or something like one, of which rows are read on demand.
 
-    Parameters
-    ----------
-    name : str
-    given : array-like
-        NumPy arrays and memory maps, Zarr arrays, Dask arrays and frames, pandas frames.
-    width : int or None
-        The columns that are expected; None for an array without an axis of columns.
-    labels : sequence or None
-        Of the columns, if the model names them.
-
-    Attributes
-    ----------
-    n_rows : int
-    step : int or None
-        Rows of its own chunks, the most if they differ.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no table of numbers of this shape.
+    `given`: NumPy arrays and memory maps, Zarr arrays, Dask arrays and frames, pandas frames;
+    `width`: the columns that are expected, None for an array without an axis of columns; `labels`:
+    of the columns, if the model names them. Raise `TypeError` or `ValueError` if it is no table of
+    numbers of this shape.
     """
 
     def __init__(self, name: str, given: Any, width: int | None, labels: Sequence | None = None):
@@ -208,17 +183,9 @@ def _place(given: Any) -> _Mapped | None:
 
 @dataclass(frozen=True)
 class Piece:
-    """A chunk: some rows of one assignment's objects.
+    """A chunk: some rows of one assignment's objects."""
 
-    Attributes
-    ----------
-    number : int
-        Over all assignments: what its generator is seeded by.
-    assignment : str
-    start, stop : int
-    """
-
-    number: int
+    number: int  # over all assignments: what its generator is seeded by
     assignment: str
     start: int
     stop: int
@@ -231,11 +198,7 @@ def cut(sources: Mapping[str, Mapping[str, Rows]], chunk_size: int | None) -> li
     """Cut the rows of every assignment into chunks.
 
     All but the last have as many rows: `chunk_size`, or those of the first variable's own chunks.
-
-    Raises
-    ------
-    ValueError
-        If the variables of an assignment have different numbers of rows.
+    Raise `ValueError` if the variables of an assignment have different numbers of rows.
     """
     pieces: list[Piece] = []
     for assignment, own in sources.items():

@@ -6,14 +6,14 @@ without. It can be made anew anywhere, and any chunk's labels in any iteration c
 its generator is seeded by the run's seed, the iteration and the chunk's number.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.sharded.choose import block_rows, draw_labels
+from pm_match.sharded.choose import blocks, draw_labels
 from pm_match.sharded.data import Piece, Rows
 from pm_match.sharded.evidence import Chunk, Scorer, Sums, added
 from pm_match.sharded.store import Store
@@ -21,90 +21,43 @@ from pm_match.sharded.store import Store
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What the labels of one set of clusters are drawn given.
-
-    Attributes
-    ----------
-    iteration : int
-    assignments : sequence of str
-        To these clusters.
-    log_weights : (T,) array
-    parameters : dict of int to dict
-        Of every evidence that sees them, by assignment (see `ShardedEvidence.parameters`).
-    contexts : dict of int to dict
-        Of the same, what the labels of other sets say (see `ShardedEvidence.context`).
-    watched : set of str
-        The assignments whose labels are sent back.
-    """
+    """What the labels of one set of clusters are drawn given."""
 
     iteration: int
-    assignments: Sequence[str]
-    log_weights: NDArray[np.float64]
+    assignments: Sequence[str]  # to these clusters
+    log_weights: NDArray[np.float64]  # (T,)
+    # Of every evidence that sees them, by assignment: `ShardedEvidence.parameters`, and `.context`
     parameters: dict[int, dict[str, Any]]
     contexts: dict[int, dict[str, Any]]
-    watched: set[str]
+    watched: set[str]  # the assignments whose labels are sent back
 
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """Clusters whose objects are divided in two.
+    """Clusters whose objects are divided in two."""
 
-    Attributes
-    ----------
-    labels : tuple of int
-        The clusters, one or two, that are taken together.
-    log_weights : (2,) array
-    parameters : dict of int to dict
-        Of the two parts.
-    number : int
-        Of the pass, which seeds it.
-    given : bool
-        Whether the division is that into the two clusters, rather than drawn.
-    """
-
-    labels: tuple[int, ...]
-    log_weights: NDArray[np.float64]
-    parameters: dict[int, dict[str, Any]]
-    number: int
-    given: bool
+    labels: tuple[int, ...]  # the clusters, one or two, that are taken together
+    log_weights: NDArray[np.float64]  # (2,)
+    parameters: dict[int, dict[str, Any]]  # of the two parts
+    number: int  # of the pass, which seeds it
+    given: bool  # whether the division is that into the two clusters, rather than drawn
 
 
 class ChunkResult(NamedTuple):
-    """What is found of a chunk.
-
-    Attributes
-    ----------
-    assignment : str
-    counts : (T,) integer array
-        Objects in each cluster.
-    sums : dict of int to Sums
-        By evidence.
-    log_q : float
-        The log probability of a division.
-    labels : (n,) integer array or None
-        Those drawn, if they are watched.
-    """
+    """What is found of a chunk."""
 
     assignment: str
-    counts: NDArray[np.int64]
-    sums: dict[int, Sums]
-    log_q: float
-    labels: NDArray[np.int16] | None
+    counts: NDArray[np.int64]  # (T,): objects in each cluster
+    sums: dict[int, Sums]  # by evidence
+    log_q: float  # the log probability of a division
+    labels: NDArray[np.int16] | None  # (n,): those drawn, if they are watched
 
 
 class Shard:
     """Chunks of rows.
 
-    Parameters
-    ----------
-    seed : int
-    pieces : sequence of Piece
-    sources : dict of str to dict of str to Rows
-        By assignment and variable.
-    scorers : dict of str to dict of int to Scorer
-        By assignment, and the number of the evidence.
-    store : Store or None
-        Where labels are recorded.
+    `sources`: rows by assignment and variable; `scorers`: by assignment, and the number of the
+    evidence; `store`: where labels are recorded, if they are.
     """
 
     def __init__(
@@ -129,10 +82,7 @@ class Shard:
     def survey(self) -> list[tuple[str, dict[int, Sums]]]:
         """Check every chunk, and add up what no label enters.
 
-        Raises
-        ------
-        ValueError
-            If a value is not served.
+        Raise `ValueError` if a value is not served.
         """
         found = []
         for piece in self.pieces:
@@ -154,22 +104,18 @@ class Shard:
     def draw(self, setting: Setting, record: int | None = None) -> list[ChunkResult]:
         """Draw the labels of the setting's clusters; return the sums of every chunk.
 
-        Parameters
-        ----------
-        setting : Setting
-        record : int, optional
-            The number of the draw, if the labels are kept.
+        `record`: the number of the draw, if the labels are kept.
         """
         found = []
         for piece in self._pieces(setting):
             chunk = self._prepared(piece, self._chunk(piece), setting)
-            blocks: list[dict[int, Sums]] = []
-            labels, certainty = self._labels(piece, chunk, setting, blocks)
+            parts: list[dict[int, Sums]] = []
+            labels, certainty = self._labels(piece, chunk, setting, parts)
             if record is not None and self.store is not None:
                 self.store.write(piece, record, labels, certainty)
-            sums, *more = blocks
+            sums, *more = parts
             if more:
-                total = added((piece.assignment, own) for own in blocks)
+                total = added((piece.assignment, own) for own in parts)
                 sums = {number: own[piece.assignment] for number, own in total.items()}
             counts = np.bincount(labels, minlength=len(setting.log_weights))
             seen = labels if piece.assignment in setting.watched else None
@@ -259,7 +205,7 @@ class Shard:
         labels = np.empty(len(piece), np.int16)
         certainty = np.empty(len(piece), np.float32)
         n_clusters = len(setting.log_weights)
-        for rows in self._blocks(len(piece), n_clusters):
+        for rows in blocks(len(piece), n_clusters):
             block = self._scored(piece, chunk, rows)
             table = self._table(piece, block, setting.parameters)
             place = labels[rows], certainty[rows]
@@ -287,7 +233,7 @@ class Shard:
         """Divide the objects of a chunk (m,), and give the log probability of the division."""
         rng = None if division.given else self._rng(piece, 1, division.number)
         parts, log_q = np.zeros(len(labels), np.int16), 0.0
-        for rows in self._blocks(len(labels), 2):
+        for rows in blocks(len(labels), 2):
             block = self._scored(piece, chunk, rows)
             table = self._table(piece, block, division.parameters)
             first, second = (np.asarray(table, np.float64) + division.log_weights).T
@@ -300,12 +246,6 @@ class Shard:
             parts[rows] = own
             log_q += float(np.where(own, second, first).sum())
         return parts, log_q
-
-    @staticmethod
-    def _blocks(n: int, n_clusters: int) -> Iterator[slice]:
-        step = block_rows(n_clusters)
-        for start in range(0, n, step):
-            yield slice(start, min(start + step, n))
 
     def _scored(self, piece: Piece, chunk: Chunk, rows: slice = slice(None)) -> Chunk:
         """Bring some rows to what scorers take."""

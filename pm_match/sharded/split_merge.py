@@ -38,18 +38,9 @@ _SEEN = 2.0
 def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
     """Propose one split or merge; bring the centre's sums to it if it is accepted.
 
-    Parameters
-    ----------
-    centre : Centre
-        With the sums of the labels that are drawn in the `setting`, the last.
-    call : callable
-        Calls a method of all shards (see `workers`).
-    setting : Setting
-
-    Returns
-    -------
-    bool or None
-        Whether it was accepted; None if none could be proposed.
+    `centre`: with the sums of the labels that are drawn in the `setting`, the last; `call`: calls a
+    method of all shards (see `workers`). Return whether it was accepted; None if none could be
+    proposed.
     """
     if not all(centre.evidence[number].divisible for number in centre.sums):
         return None

@@ -14,13 +14,7 @@ from pm_match.sharded.data import Piece
 
 
 def scale(module: str) -> Any:
-    """Import what the extra ``pm_match[scale]`` brings.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed.
-    """
+    """Import what the extra ``pm_match[scale]`` brings: an `ImportError` says so if it does not."""
     import importlib
 
     try:
@@ -38,18 +32,8 @@ class Store:
     Every shard writes whole chunks of its own, and writes the same if it is asked again: a draw's
     sum of certainties is written beside that of the draw before, not over it.
 
-    Parameters
-    ----------
-    path : str or Path
-
-    Raises
-    ------
-    TypeError
-        If it is no path.
-    FileExistsError
-        If there is something already.
-    OSError
-        If no folder can be made there.
+    Raise `TypeError` if `path` is none, `FileExistsError` if there is something already, and
+    `OSError` if no folder can be made there.
     """
 
     def __init__(self, path: str | Path):
@@ -85,10 +69,7 @@ class Store:
     def create(self, pieces: Sequence[Piece], n_draws: int, dims: Mapping[str, str]) -> None:
         """Make the group; `dims` are those of the objects, by assignment.
 
-        Raises
-        ------
-        FileExistsError
-            If somebody else has made something there meanwhile.
+        Raise `FileExistsError` if somebody else has made something there meanwhile.
         """
         self._check_free()
         group = scale("zarr").open_group(self.path, mode="w-")

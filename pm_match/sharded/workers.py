@@ -52,18 +52,8 @@ class OnDask:
     have no state, so that it is made anew elsewhere, and what was asked of it is asked again. It
     moves on to a worker of its own as soon as there is one.
 
-    Parameters
-    ----------
-    make : callable
-    pieces : sequence of Piece
-    client : dask.distributed.Client
-    in_memory : int
-        Bytes of the data that are arrays in memory.
-
-    Raises
-    ------
-    ValueError
-        If the client has no worker, or the data would have to be sent to workers.
+    `in_memory`: bytes of the data that are arrays in memory. Raise `ValueError` if the client has
+    no worker, or the data would have to be sent to workers.
     """
 
     def __init__(
@@ -94,14 +84,8 @@ class OnDask:
     def call(self, method: str, *given: Any) -> list[Any]:
         """Call a method of every shard; return what was found of the chunks.
 
-        Those of an assignment are in their order.
-
-        Raises
-        ------
-        RuntimeError
-            If workers die again and again.
-        ConnectionError
-            If the scheduler is gone.
+        Those of an assignment are in their order. Raise `RuntimeError` if workers die again and
+        again, and `ConnectionError` if the scheduler is gone.
         """
         sent = [*given]
         try:
@@ -279,12 +263,7 @@ def _sendable(error: Exception) -> Exception:
 def workers_of(given: Any) -> Mapping[str, Any]:
     """Find the workers of a client, by their addresses.
 
-    Raises
-    ------
-    TypeError
-        If it is no client.
-    ValueError
-        If it has no worker.
+    Raise `TypeError` if it is no client, `ValueError` if it has no worker.
     """
     if not isinstance(given, scale("distributed").Client):
         raise TypeError(f"client: expected a dask.distributed.Client; found {given!r}")
