@@ -63,10 +63,8 @@ class ClusterSlice(PartitionStep):
     ----------
     vars : sequence of variables
         Free variables that labels have rows of, which are independent between labels.
-    model : pymc.Model, optional
-        Default: the model of the context.
-    rng : optional
-        Seed or generator; PyMC hands every chain its own.
+    model, rng : optional
+        As of `ClusterGibbs`.
 
     Raises
     ------

@@ -28,10 +28,8 @@ class AlignmentGibbs(NormalsStep):
     ----------
     vars : sequence of variables
         The orientations, scales and intercepts.
-    model : pymc.Model, optional
-        Default: the model of the context.
-    rng : optional
-        Seed or generator; PyMC hands every chain its own.
+    model, rng : optional
+        As of `ClusterGibbs`.
 
     Raises
     ------

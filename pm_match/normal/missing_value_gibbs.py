@@ -37,10 +37,8 @@ class MissingValueGibbs(PartitionStep):
     ----------
     vars : sequence of variables
         What holds the missing values.
-    model : pymc.Model, optional
-        Default: the model of the context.
-    rng : optional
-        Seed or generator; PyMC hands every chain its own.
+    model, rng : optional
+        As of `ClusterGibbs`.
 
     Raises
     ------

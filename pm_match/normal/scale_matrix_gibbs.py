@@ -25,10 +25,8 @@ class ScaleMatrixGibbs(NormalsStep):
     ----------
     vars : sequence of variables
         The scale matrix.
-    model : pymc.Model, optional
-        Default: the model of the context.
-    rng : optional
-        Seed or generator; PyMC hands every chain its own.
+    model, rng : optional
+        As of `ClusterGibbs`.
 
     Raises
     ------
