@@ -254,11 +254,15 @@ def common_prior(
     def of_means(tau: float = 1.0) -> Callable[[Any], Any]:
         return context.normal_prior(first, givens={rv: np.full(shape, tau) for rv in precisions})
 
+    def arranged(*values: NDArray) -> list[NDArray]:
+        # What may differ nowhere needs no axes, which take a while to make.
+        return [np.broadcast_to(own, shape) for own in values] if ndim else [*values]
+
     if law is NORMAL:
         reads = [of_means(), *map(context.gamma_prior, precisions)]
     else:
         graphs = law.arguments(first)[: 1 if law is DIRICHLET else 2]
-        reads = [context.prior(graphs, lambda *v: [np.broadcast_to(own, shape) for own in v])]
+        reads = [context.prior(graphs, arranged)]
 
     def read(point: Any) -> list[NDArray]:
         return [value for own in reads for value in own(point)]
