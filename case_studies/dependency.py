@@ -168,7 +168,12 @@ def _clusters(views: Sequence[Array], n_clusters: int, seed: int) -> Fitted:
 
 def _hierarchy(views: Sequence[Array], n_clusters: int, seed: int) -> Fitted:
     found = em.fit_dependency(
-        views, n_clusters, MARGINAL, starts=STARTS, tolerance=_TOLERANCE, random_seed=seed
+        views,
+        n_clusters,
+        [MARGINAL] * len(views),
+        starts=STARTS,
+        tolerance=_TOLERANCE,
+        random_seed=seed,
     ).parameters
     return lambda new: dependency.responsibilities(new, found)[0]
 
@@ -244,7 +249,7 @@ def cca_set(folder: Path | None, seed: int) -> list[dict[str, Any]]:
     """Compare EM with full private rank with classical canonical correlation, on one drawn set."""
     views = _arrays(datasets.correlated_views(random_seed=seed))
     n_private = views[0].shape[1]
-    fit = em.fit_shared_factors(views, 3, n_private, starts=3, random_seed=seed)
+    fit = em.fit_shared_factors(views, 3, [n_private] * len(views), starts=3, random_seed=seed)
     classical = float(np.sum(canonical_variates(*views)[2][:3] ** 2))
     by_em = shared_correlation(views, fit.parameters)
     return [
@@ -265,7 +270,12 @@ def rank_set(folder: Path | None, seed: int) -> list[dict[str, Any]]:
     for n_shared in range(1, 6):
         for n_private in range(views[0].shape[1] + 1):
             fit = em.fit_shared_factors(
-                views, n_shared, n_private, starts=2, tolerance=1e-4, random_seed=seed
+                views,
+                n_shared,
+                [n_private] * len(views),
+                starts=2,
+                tolerance=1e-4,
+                random_seed=seed,
             )
             rows.append(
                 {
@@ -496,7 +506,7 @@ def plot_toys(seed: int = 0):
         data = datasets.dependent_clusters(kind, random_seed=seed)
         views = _arrays(data.views)
         fit = em.fit_dependency(
-            views, 3, 8, starts=4 * STARTS, tolerance=_TOLERANCE, random_seed=seed
+            views, 3, [8] * len(views), starts=4 * STARTS, tolerance=_TOLERANCE, random_seed=seed
         )
         labels = dependency.responsibilities(views, fit.parameters)[0].argmax(axis=1)
         share = purity(labels, data.labels)

@@ -383,7 +383,7 @@ def _projected_clusters(
         model, starts=options["starts"], random_seed=options["random_seed"], progressbar=False
     )
     labels = [matching["starts"][domain.assignment].to_numpy() for domain in features.domains]
-    tables = {domain.name: domain.data.values for domain in features.domains}
+    tables = [domain.data.values for domain in features.domains]
     fit = fit_projected_clusters(
         tables,
         list(zip(*labels, strict=True)),
@@ -395,7 +395,7 @@ def _projected_clusters(
     p = fit.parameters._replace(
         weights=fit.parameters.weights[order], latent=fit.parameters.latent[order]
     )
-    found = projected_clusters.responsibilities(tables, p)
+    _, found = projected_clusters.expected(tables, p)
     values = _clustering_values(clustering, p.weights, [own.argmax(axis=1) for own in found])
     values |= {
         features.latent: p.latent.T if features.latent_transposed else p.latent,
@@ -403,7 +403,7 @@ def _projected_clusters(
     }
     for parameter, w in zip(projections, p.projections, strict=True):
         values[parameter.name] = w.T if parameter.transposed else w
-    return _Fitted(fit, values, list(tables))
+    return _Fitted(fit, values, [domain.name for domain in features.domains])
 
 
 # -- to and from the model ----------------------------------------------------------------------

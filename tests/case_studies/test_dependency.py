@@ -38,7 +38,7 @@ def test_constant_feature_has_no_variate(views):
 
 def test_shared_correlation_of_less_capacity_is_less(views):
     few, all_ = (
-        em.fit_shared_factors(views, 3, n, starts=2, random_seed=0).parameters for n in (1, 6)
+        em.fit_shared_factors(views, 3, [n, n], starts=2, random_seed=0).parameters for n in (1, 6)
     )
     classical = np.sum(dependency.canonical_variates(*views)[2][:3] ** 2)
     assert dependency.shared_correlation(views, all_) == pytest.approx(classical, abs=1e-3)

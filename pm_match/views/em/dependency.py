@@ -23,12 +23,12 @@ from pm_match.views.em.ascent import Ascent, Fit, ascent, best_of
 from pm_match.views.em.views import (
     SeenView,
     check_number,
+    check_numbers,
     log_normals,
     log_normals_of_views,
     log_weights,
     normal_step,
     normalised,
-    numbers_by_view,
     see,
     side_by_side,
     softened,
@@ -57,7 +57,7 @@ class DependencyMixture(NamedTuple):
 def fit_dependency(
     views: Mapping[str, Any] | Sequence[Any],
     n_clusters: int,
-    n_marginal_clusters: int | Sequence[int] | None = None,
+    n_marginal_clusters: Sequence[int] | None = None,
     **options: Unpack[Ascent],
 ) -> Fit[DependencyMixture]:
     """Maximise the likelihood of weights, means, covariances and links, if there are any, by EM.
@@ -66,21 +66,21 @@ def fit_dependency(
     there are links; of each view for its own clusters.
 
     `views`, arrays (N, D_v): a row of NaN is a sample that the view has not seen; its other views
-    are used. `n_clusters`: T; `n_marginal_clusters`: T_v, one number for all views or one for each;
-    None for views without clusters of their own; `**options`: see `Ascent`. Raise `ValueError` if
-    views are not tables of the same samples, a sample has some of a view's values only, the
-    likelihood has no maximum, or a setting is none.
+    are used. `n_clusters`: T; `n_marginal_clusters`: T_v of each; None if views have no clusters of
+    their own; `**options`: see `Ascent`. Raise `ValueError` if the likelihood has no maximum, or a
+    setting is none.
     """
     seen, n = see(views)
     check_number("n_clusters", n_clusters, 1, n, "samples")
-    marginal = None
     if n_marginal_clusters is not None:
         counts = {view.name: len(view.values) for view in seen}
-        marginal = numbers_by_view("n_marginal_clusters", n_marginal_clusters, 1, counts, "samples")
+        check_numbers("n_marginal_clusters", n_marginal_clusters, 1, counts, "samples")
     joint = side_by_side(seen, n)
     found = best_of(
         lambda parameters: _step(seen, n, parameters),
-        lambda rng, number: _start(rng, seen, joint, n_clusters, marginal, number % 2 == 0),
+        lambda rng, number: _start(
+            rng, seen, joint, n_clusters, n_marginal_clusters, number % 2 == 0
+        ),
         **options,
     )
     return found._replace(parameters=uncentred(found.parameters, seen))
@@ -108,7 +108,7 @@ def start_labels(
     """
     seen, n = see(views)
     joint = side_by_side(seen, n)
-    start = _start(rng, seen, joint, n_clusters, list(n_marginal), bool(rng.integers(2)))
+    start = _start(rng, seen, joint, n_clusters, n_marginal, bool(rng.integers(2)))
     found = ascent(lambda parameters: _step(seen, n, parameters), start, _START_TOLERANCE, 500)
     fitted = uncentred(found.parameters, seen)
     z, w = responsibilities(views, fitted)

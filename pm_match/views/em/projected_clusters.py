@@ -15,8 +15,8 @@ with :math:`n_{dt}` the responsibilities' sums and :math:`s_{dt}` those of the o
 Only products :math:`W_d z_t` are identified.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Unpack
+from collections.abc import Sequence
+from typing import NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ class ProjectedClusters(NamedTuple):
 
 
 def fit_projected_clusters(
-    domains: Mapping[str, Any] | Sequence[Any],
+    tables: Sequence[Array],
     matchings: Sequence[Sequence[NDArray[np.integer]]],
     n_clusters: int,
     n_factors: int,
@@ -51,23 +51,9 @@ def fit_projected_clusters(
     objects (see `find_matching`); the seed is of the projections that the first least squares start
     from. Clusters that no object is in have latent vector 0.
 
-    `domains`, arrays (N_d, M_d); `n_clusters`, `n_factors`: T and K; `**options`: see `Ascent`.
-    Raise `ValueError` if domains are not complete tables, labels do not fit them, or a setting is
-    none.
+    `tables`, arrays (N_d, M_d); `n_clusters`, `n_factors`: T and K; `**options`: see `Ascent`.
+    Raise `ValueError` if the likelihood has no maximum, or a setting is none.
     """
-    tables = [np.asarray(x, np.float64) for x in _values(domains)]
-    for number, x in enumerate(tables):
-        if x.ndim != 2 or 0 in x.shape or not np.isfinite(x).all():
-            raise ValueError(
-                f"domain {number}: expected a table of finite numbers (objects, features); found "
-                f"shape {x.shape}{'' if np.isfinite(x).all() else ' with missing values'}"
-            )
-    for labels in matchings:
-        sizes = [len(own) for own in labels]
-        if sizes != [len(x) for x in tables]:
-            raise ValueError(
-                f"matchings: expected labels of {[len(x) for x in tables]} objects; found {sizes}"
-            )
     options["starts"] = len(matchings)
     return best_of(
         lambda parameters: _step(tables, parameters),
@@ -76,20 +62,8 @@ def fit_projected_clusters(
     )
 
 
-def responsibilities(
-    domains: Mapping[str, Any] | Sequence[Any], parameters: ProjectedClusters
-) -> list[Array]:
-    """Probabilities (N_d, T) of the clusters of every domain's objects."""
-    tables = [np.asarray(x, np.float64) for x in _values(domains)]
-    return _expected(tables, parameters)[1]
-
-
-def _values(domains: Any) -> list[Any]:
-    return list(domains.values() if isinstance(domains, Mapping) else domains)
-
-
-def _expected(tables, parameters: ProjectedClusters) -> tuple[float, list[Array]]:
-    """Log likelihood, and responsibilities."""
+def expected(tables: Sequence[Array], parameters: ProjectedClusters) -> tuple[float, list[Array]]:
+    """Log likelihood, and probabilities (N_d, T) of the clusters of every domain's objects."""
     total, found = 0.0, []
     for x, w in zip(tables, parameters.projections, strict=True):
         means = parameters.latent @ w.T
@@ -104,7 +78,7 @@ def _expected(tables, parameters: ProjectedClusters) -> tuple[float, list[Array]
 
 
 def _step(tables, parameters: ProjectedClusters) -> tuple[float, ProjectedClusters]:
-    log_likelihood, shares = _expected(tables, parameters)
+    log_likelihood, shares = expected(tables, parameters)
     return log_likelihood, _maximise(tables, shares, parameters.latent, parameters.projections)
 
 

@@ -29,9 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
 
-from pm_match.checks import check_count
 from pm_match.views.em.ascent import Ascent, Fit, best_of
-from pm_match.views.em.views import named, numbers_by_view
+from pm_match.views.em.views import check_numbers, named
 from pm_match.views.factors.linear_factors import Array, MaskedTable, likelihood
 
 # Noise variances below this share of a view's mean variance are taken for zero.
@@ -76,7 +75,7 @@ class _State(NamedTuple):
 def fit_shared_factors(
     views: Mapping[str, Any] | Sequence[Any],
     n_shared: int,
-    n_private: int | Sequence[int],
+    n_private: Sequence[int],
     *,
     intercept: bool = True,
     **options: Unpack[Ascent],
@@ -87,13 +86,12 @@ def fit_shared_factors(
     random. NaN is a missing value, taken to be missing at random; every pattern of missing values
     costs a factorisation an iteration.
 
-    `views`, arrays (N, D_v); `n_shared`: m; `n_private`: K_v, one number for all views or one for
-    each, from 0 to D_v (with D_v or D_v - 1 the covariance of a view is free); `intercept`: whether
-    views have intercepts; they are 0 otherwise; `**options`: see `Ascent`. Raise `ValueError` if
-    views are not tables of the same samples, the likelihood has no maximum (its noise goes to
-    zero), or a setting is none.
+    `views`, arrays (N, D_v); `n_shared`: m; `n_private`: K_v of each, from 0 to D_v (with D_v
+    or D_v - 1 the covariance of a view is free); `intercept`: whether views have intercepts; they
+    are 0 otherwise; `**options`: see `Ascent`. Raise `ValueError` if the likelihood has no maximum
+    (its noise goes to zero), or a setting is none.
     """
-    data = _read(views, n_shared, n_private, intercept)
+    data = _read(views, n_private, intercept)
     options.setdefault("starts", 5)
     found = best_of(
         lambda state: _step(data, state),
@@ -121,30 +119,23 @@ def latent_means(
     return found[:, :m], np.split(found[:, m:], np.cumsum(sizes)[:-1], axis=1)
 
 
-def _read(views, n_shared, n_private, intercept) -> _Data:
+def _read(views, n_private, intercept) -> _Data:
     arrays = named(views)
-    check_count("n_shared", n_shared)
     n_features = {name: x.shape[1] for name, x in arrays.items()}
-    n_private = numbers_by_view("n_private", n_private, 0, n_features, "features")
+    check_numbers("n_private", n_private, 0, n_features, "features")
     x = np.concatenate(list(arrays.values()), axis=1)
-    missing = np.isnan(x)
-    if missing.all(axis=0).any():
-        raise ValueError(
-            f"feature {int(missing.all(axis=0).argmax())}: expected some observed value; found none"
-        )
     centre = np.nanmean(x, axis=0) if intercept else np.zeros(x.shape[1])
     table = MaskedTable.of(x - centre)
     values = table.values
-    sizes = [a.shape[1] for a in arrays.values()]
     return _Data(
         list(arrays),
         table,
         centre,
-        np.cumsum(sizes)[:-1],
+        np.cumsum(list(n_features.values()))[:-1],
         np.zeros(x.shape[1]),
         values.T @ values / len(values),
-        bool(intercept),
-        n_private,
+        intercept,
+        list(n_private),
     )
 
 

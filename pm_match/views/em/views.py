@@ -25,24 +25,9 @@ class SeenView(NamedTuple):
 
 
 def named(views: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
-    """Give views as arrays (N, D_v) of floats by name, and refuse what are none."""
+    """Give views as arrays (N, D_v) of floats, by name or by number."""
     pairs = views.items() if isinstance(views, Mapping) else enumerate(views)
-    found = {}
-    for name, values in pairs:
-        array = np.asarray(values, dtype=np.float64)
-        if array.ndim != 2 or 0 in array.shape:
-            raise ValueError(
-                f"view {name!r}: expected a table (samples, features); found shape {array.shape}"
-            )
-        if np.isinf(array).any():
-            raise ValueError(f"view {name!r}: expected finite numbers, or NaN; found inf")
-        found[str(name)] = array
-    if not found:
-        raise ValueError("views: expected at least one; found none")
-    counts = {name: len(array) for name, array in found.items()}
-    if len(set(counts.values())) > 1:
-        raise ValueError(f"views: expected the same samples in all; found numbers {counts}")
-    return found
+    return {str(name): np.asarray(values, np.float64) for name, values in pairs}
 
 
 def check_number(name: str, value: Any, least: int, most: int, what: str) -> None:
@@ -54,18 +39,12 @@ def check_number(name: str, value: Any, least: int, most: int, what: str) -> Non
         )
 
 
-def numbers_by_view(
-    name: str, given: Any, least: int, most: Mapping[str, int], what: str
-) -> list[int]:
-    """Give numbers from `least` to each view's `most`: one for all views, or one for each."""
-    numbers = [given] * len(most) if np.ndim(given) == 0 else list(given)
-    if len(numbers) != len(most):
-        raise ValueError(
-            f"{name}: expected one number, or one for each of {list(most)}; found {given}"
-        )
+def check_numbers(
+    name: str, numbers: Sequence[int], least: int, most: Mapping[str, int], what: str
+) -> None:
+    """Refuse numbers that are not from `least` to each view's `most`."""
     for number, (view, own) in zip(numbers, most.items(), strict=True):
         check_number(f"{name} of view {view!r}", number, least, own, what)
-    return [int(number) for number in numbers]
 
 
 def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[SeenView], int]:
@@ -74,15 +53,7 @@ def see(views: Mapping[str, Any] | Sequence[Any]) -> tuple[list[SeenView], int]:
     arrays = named(views)
     everywhere = np.zeros(len(next(iter(arrays.values()))), bool)
     for name, array in arrays.items():
-        missing = np.isnan(array)
-        unseen = missing.all(axis=1)
-        if (missing.any(axis=1) & ~unseen).any():
-            row = int(np.flatnonzero(missing.any(axis=1) & ~unseen)[0])
-            raise ValueError(
-                f"view {name!r}: sample {row}: expected all values, or none (a sample that the "
-                "view has not seen); found some missing"
-            )
-        seen = ~unseen
+        seen = ~np.isnan(array).all(axis=1)
         everywhere |= seen
         values = array[seen]
         if len(values) <= array.shape[1]:
