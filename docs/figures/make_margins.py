@@ -42,7 +42,7 @@ def margin(domains, n_factors: int) -> tuple[float, bool]:
     own = grouped.home == 1
     labels = np.repeat(grouped.label[None], len(orders), axis=0)
     labels[:, own] = orders[:, grouped.label[own]]
-    scores = grouped.groups.score(labels)
+    scores = grouped.score(labels)
     best, second = np.sort(scores)[:-3:-1]
     return best - second, scores.argmax() == 0
 

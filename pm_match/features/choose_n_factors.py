@@ -128,7 +128,7 @@ def choose_n_factors(
         _check_same(data, problem.domains, k)
     # Where it is not on disk, one fold is fitted before all others, which find it there.
     first = problems[numbers[0]]
-    compile_ahead([first.grouped(np.zeros(len(first.units.size), np.int64)).groups.kernel()])
+    compile_ahead([first.grouped(np.zeros(len(first.units.size), np.int64)).kernel()])
     folds = draw_folds(data, n_folds, rng) if method == "cross-validation" else []
     tasks = [(k, fold) for k in numbers for fold in (range(n_folds) if folds else [-1])]
     # Every candidate and fold has its own stream: adding a candidate changes no other's score.

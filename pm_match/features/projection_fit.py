@@ -433,8 +433,8 @@ def score(table, labels, margin, out):
         best = max(best, out[number])
 
 
-@dataclass(frozen=True)
-class ProjectionFit:
+@dataclass(frozen=True, eq=False)
+class Groups:
     """Groups of objects, ready to be scored under any assignment to labels."""
 
     table: GroupTable
@@ -442,6 +442,10 @@ class ProjectionFit:
     # these are its features
     bases: list[NDArray[np.float64] | None]
     ends: NDArray[np.int64]  # (D - 1,): where the rows of the second and of later domains begin
+    of_unit: NDArray[np.int64]  # (U,): the group of every unit
+    # home, label (G,): the home (see `FeatureProblem.homes`) and the present label of every group
+    home: NDArray[np.int64]
+    label: NDArray[np.int64]
 
     def kernel(self) -> Job:
         """Return what `score` calls, as `compile_ahead` takes it."""
@@ -458,9 +462,9 @@ class ProjectionFit:
         score(self.table, np.ascontiguousarray(labels), margin, out)
         return out
 
-    def fit(self, labels: NDArray[np.int64]) -> tuple[float, list[NDArray[np.float64]]]:
-        """Log joint of one assignment (G,), and its projections, (M_d, K) for every domain."""
-        value = float(self.score(labels[None])[0])
+    def fit(self) -> tuple[float, list[NDArray[np.float64]]]:
+        """Log joint of the present assignment, and its projections, (M_d, K) for every domain."""
+        value = float(self.score(self.label[None])[0])
         own = np.split(self.table.w.copy(), self.ends)
         return value, [
             w if basis is None else basis @ w for w, basis in zip(own, self.bases, strict=True)

@@ -123,12 +123,12 @@ def test_reduced_rows_lose_nothing():
     tables, labels = clustered(rng, n_features=(30, 40))
     problem = problem_about(tables)
     grouped = problem.grouped(labels)
-    assert grouped.groups.table.sums.shape[1] == 6
+    assert grouped.table.sums.shape[1] == 6
     # The same data with its patterns of missing values declared, so that no row is left out.
     whole = problem.with_data(
         [MaskedTable(d.values, np.ones(d.values.shape, bool)) for d in problem.domains]
     )
-    assert whole.grouped(labels).groups.table.sums.shape[1] == 70
+    assert whole.grouped(labels).table.sums.shape[1] == 70
     np.testing.assert_allclose(problem.fit(labels)[0], whole.fit(labels)[0], rtol=1e-9)
 
 
@@ -139,13 +139,13 @@ def test_scores_given_up_are_below_what_they_had_to_reach():
     proposals = np.concatenate(
         [
             grouped.label[None],
-            swaps(grouped.home, grouped.label, 4, [0, 1]),
+            swaps([grouped.home == 0, grouped.home == 1], grouped.label, 4),
             moves(grouped.label, 4),
             merges(grouped.label),
         ]
     )
-    exact = grouped.groups.score(proposals)
-    quick = grouped.groups.score(proposals, 0.0)
+    exact = grouped.score(proposals)
+    quick = grouped.score(proposals, 0.0)
     assert (quick <= exact + 1e-9).all()
     # What beats all before it is scored in full, or nearly so.
     records = exact >= np.maximum.accumulate(exact)
@@ -154,14 +154,14 @@ def test_scores_given_up_are_below_what_they_had_to_reach():
 
 def test_proposals_are_all_there():
     home, labels = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 2])
-    found = {tuple(row) for row in swaps(home, labels, 5, [1])}
+    found = {tuple(row) for row in swaps([home == 1], labels, 5)}
     assert found == {
         (0, 1, 1, 2), (0, 1, 2, 0), (0, 1, 0, 1), (0, 1, 3, 2), (0, 1, 0, 3),
     }  # fmt: skip
     assert len(moves(labels, 5)) == 4 * 3
     assert {tuple(row) for row in merges(labels)} == {(0, 0, 0, 2), (0, 1, 0, 0), (0, 1, 0, 1)}
     # No label is free.
-    assert swaps(home, labels, 3, [1]).max() == 2
+    assert swaps([home == 1], labels, 3).max() == 2
 
 
 @pytest.mark.parametrize("n_clusters", [4, 8])
@@ -176,7 +176,7 @@ def test_permute_finds_the_matching(n_clusters):
     problem = problem_about(tables, 3, 12)
     shuffled = np.concatenate([label, rng.permutation(n_clusters)[label]])
     grouped = problem.grouped(shuffled)
-    found, scores = permute(rng, grouped.groups, grouped.home, grouped.label, 12, 1)
+    found, scores = permute(rng, grouped, grouped.home == 1, grouped.label, 12)
     together = found[0][grouped.of_unit]
     assert np.array_equal(together[: len(label)], together[len(label) :])
     np.testing.assert_allclose(scores[0], problem.fit(together)[0], atol=1e-6)

@@ -11,21 +11,10 @@ from numpy.typing import NDArray
 from pm_match.clusters.units import Units
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums, contribution, log_evidence
-from pm_match.features.projection_fit import GroupTable, ProjectionFit
+from pm_match.features.projection_fit import Groups, GroupTable
 from pm_match.numerics.masked import MaskedTable
 
 Labels = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Grouped:
-    """The units of an assignment, grouped by where they live and by their label."""
-
-    groups: ProjectionFit
-    of_unit: Labels  # (U,): the group of every unit
-    # home, label (G,): the home (see `FeatureProblem.homes`) and the present label of every group
-    home: Labels
-    label: Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +82,7 @@ class FeatureProblem:
         """Return the same problem about other values of the same objects and features."""
         return replace(self, domains=tuple(domains))
 
-    def grouped(self, labels: Labels) -> Grouped:
+    def grouped(self, labels: Labels) -> Groups:
         """Group the units by home and by their `labels` (U,)."""
         codes, of_unit = np.unique(self.homes * self.truncation + labels, return_inverse=True)
         of_unit, n_groups = of_unit.reshape(-1), len(codes)
@@ -134,8 +123,8 @@ class FeatureProblem:
             (self.a, self.b, self.order),
             self.n_factors,
         )
-        groups = ProjectionFit(table, bases, np.cumsum([own.shape[1] for own in sums])[:-1])
-        return Grouped(groups, of_unit, codes // self.truncation, codes % self.truncation)
+        ends = np.cumsum([own.shape[1] for own in sums])[:-1]
+        return Groups(table, bases, ends, of_unit, *np.divmod(codes, self.truncation))
 
     def fit(self, labels: Labels) -> tuple[float, list[NDArray[np.float64]]]:
         """Log joint of units' `labels` (U,) with projections fitted, and these.
@@ -143,8 +132,7 @@ class FeatureProblem:
         The log joint is log p(labels) + max log p(data | labels, projections), latent vectors,
         precision and weights integrated out, with the labels in the order that makes it largest.
         """
-        grouped = self.grouped(labels)
-        return grouped.groups.fit(grouped.label)
+        return self.grouped(labels).fit()
 
     def log_evidence(self, labels: Labels, projections: Sequence[NDArray]) -> float:
         """Log p(data | labels of units, projections), latent vectors and precision integrated out.

@@ -1,12 +1,12 @@
 """Moves of whole groups of objects, each scored exactly with the projections fitted to it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.features.projection_fit import ProjectionFit
+from pm_match.features.projection_fit import Groups
 from pm_match.features.search import mean_matching
 
 Labels = NDArray[np.int64]
@@ -26,16 +26,16 @@ def unused(labels: Labels, truncation: int) -> list[int]:
     return [int(free[0])] if len(free) else []
 
 
-def swaps(home: Labels, labels: Labels, truncation: int, homes: Iterable[int]) -> Labels:
+def swaps(homes: Sequence[NDArray[np.bool_]], labels: Labels, truncation: int) -> Labels:
     """Exchange two labels, one of which may be unused, within one home.
 
-    `home`, `labels` (G,); `homes`: in which ones. Return (P, G): every row an assignment.
+    `homes` (each G,): which groups are in each; `labels` (G,). Return (P, G): every row an
+    assignment.
     """
     used = np.unique(labels).tolist()
     everywhere = [*used, *unused(labels, truncation)]
     found = []
-    for d in homes:
-        own = home == d
+    for own in homes:
         held = set(labels[own].tolist())
         for i, one in enumerate(everywhere):
             for other in everywhere[:i]:
@@ -75,19 +75,18 @@ def _stack(found: list, labels: Labels) -> Labels:
 
 
 def climb_groups(
-    groups: ProjectionFit, labels: Labels, propose: Callable[[Labels], Labels], value: float
+    groups: Groups, labels: Labels, propose: Callable[[Labels], Labels]
 ) -> tuple[Labels, float]:
     """Take the best of the proposals, as long as it is better.
 
-    `labels` (G,); `propose`: from labels (G,) to proposals (P, G); `value`: the score of `labels`.
-    Return `labels` (G,).
+    `labels` (G,); `propose`: from labels (G,) to proposals (P, G). Return `labels` (G,), and their
+    score.
     """
     while True:
         proposals = propose(labels)
-        if not len(proposals):
-            return labels, value
         # The present assignment first: what does not come near it is given up.
-        scores = groups.score(np.concatenate([labels[None], proposals]), 0.0)[1:]
+        scores = groups.score(np.concatenate([labels[None], proposals]), 0.0)
+        value, scores = float(scores[0]), scores[1:]
         # Where many moves help, most still do after the best was made: each is tried in turn.
         gaining = np.argsort(-scores, kind="stable")
         gaining = gaining[scores[gaining] > value + LEAST_GAIN]
@@ -107,11 +106,10 @@ def climb_groups(
 
 def permute(
     rng: np.random.Generator,
-    groups: ProjectionFit,
-    home: Labels,
+    groups: Groups,
+    own: NDArray[np.bool_],
     labels: Labels,
     truncation: int,
-    moved: int,
     keep: int = 1,
 ) -> tuple[Labels, NDArray[np.float64]]:
     """Find the best permutations of one home's labels among those that are used by any home.
@@ -119,11 +117,10 @@ def permute(
     All of them if the labels are few; else by climbing in exchanges of two from the best of the
     present one and those that `mean_matching` proposes.
 
-    `home`, `labels` (G,); `moved`: the home whose labels are permuted; `keep`: how many
-    permutations to return at most. Return `labels` (P, G): the best first; `scores` (P,).
+    `own` (G,): which groups are in the home; `labels` (G,); `keep`: how many permutations to return
+    at most. Return `labels` (P, G): the best first; `scores` (P,).
     """
     used = np.unique(labels)
-    own = home == moved
     place = np.searchsorted(used, labels[own])
     if len(used) <= _ENUMERATED:
         orders = np.array(list(permutations(used.tolist())), np.int64)
@@ -136,7 +133,7 @@ def permute(
         return proposals[best], scores[best]
 
     def exchanges(present):
-        return swaps(home, present, truncation, [moved])
+        return swaps([own], present, truncation)
 
     codes = np.searchsorted(used, labels)
     given = mean_matching.propose(
@@ -150,7 +147,7 @@ def permute(
     found = {}
     # To climb costs much more than to score: only from the best.
     for number in np.argsort(-scores, kind="stable")[:_CLIMBS]:
-        end, value = climb_groups(groups, proposals[number], exchanges, float(scores[number]))
+        end, value = climb_groups(groups, proposals[number], exchanges)
         found[end.tobytes()] = (value, end)
     best_found = sorted(found.values(), key=lambda pair: -pair[0])[:keep]
     return np.array([end for _, end in best_found]), np.array([value for value, _ in best_found])

@@ -36,14 +36,11 @@ def _one_start(problem: FeatureProblem, rng, n_clusters: int) -> tuple[Labels, f
     labels = k_means(rng, points, n_clusters, weight, _MOST_ROUNDS, tries)
     best, value = labels, -np.inf
     while True:
-        grouped = problem.grouped(labels)
-        start = grouped.label
-        merged, found = climb_groups(
-            grouped.groups, start, merges, float(grouped.groups.score(start[None])[0])
-        )
+        groups = problem.grouped(labels)
+        merged, found = climb_groups(groups, groups.label, merges)
         if found <= value:
             return best, value
-        best, value = merged[grouped.of_unit], found
+        best, value = merged[groups.of_unit], found
         # Merging opens room for objects to find a better place.
         labels = settle(points, best, weight, _MOST_ROUNDS)
 

@@ -199,21 +199,13 @@ def match_all(problem: FeatureProblem, rng: np.random.Generator) -> Labels:
             if number == 0:
                 longer[b""] = (0.0, start)
                 continue
-            grouped = part.grouped(start[whole])
+            groups = part.grouped(start[whole])
             # Units that are linked to domains already placed stay with them.
-            fresh = np.zeros(len(grouped.label), bool)
-            fresh[grouped.of_unit[np.isin(whole, own_whole[free])]] = True
-            found, scores = permute(
-                rng,
-                grouped.groups,
-                fresh.astype(np.int64),
-                grouped.label,
-                problem.truncation,
-                1,
-                _BEAM,
-            )
+            fresh = np.zeros(len(groups.label), bool)
+            fresh[groups.of_unit[np.isin(whole, own_whole[free])]] = True
+            found, scores = permute(rng, groups, fresh, groups.label, problem.truncation, _BEAM)
             for end, value in zip(found, scores, strict=True):
-                start[whole] = end[grouped.of_unit]
+                start[whole] = end[groups.of_unit]
                 longer[start.tobytes()] = (value, start.copy())
         best = sorted(longer.values(), key=lambda pair: -pair[0])[:_BEAM]
         beam = [labels for _, labels in best]
@@ -229,26 +221,24 @@ def improve(
     """
     best = -np.inf
     while True:
-        grouped = problem.grouped(labels)
-        groups, home = grouped.groups, grouped.home
-        homes = np.unique(home).tolist()
+        groups = problem.grouped(labels)
+        homes = [groups.home == d for d in np.unique(groups.home)]
 
-        def propose(present, home=home, homes=homes):
+        def propose(present, homes=homes):
             return np.concatenate(
                 [
-                    swaps(home, present, problem.truncation, homes),
+                    swaps(homes, present, problem.truncation),
                     moves(present, problem.truncation),
                     merges(present),
                 ]
             )
 
-        own = grouped.label
-        own, value = climb_groups(groups, own, propose, float(groups.score(own[None])[0]))
-        for d in homes:
-            found, scores = permute(rng, groups, home, own, problem.truncation, d)
+        own, value = climb_groups(groups, groups.label, propose)
+        for home in homes:
+            found, scores = permute(rng, groups, home, own, problem.truncation)
             if scores[0] > value + LEAST_GAIN:
                 own, value = found[0], float(scores[0])
-        labels = own[grouped.of_unit]
+        labels = own[groups.of_unit]
         if value <= best + LEAST_GAIN:
             return labels, value
         best = value
