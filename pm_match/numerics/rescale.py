@@ -60,51 +60,18 @@ def rescale(rng, w, mean, precision, z, tau, n_directions, u):
         square = 0.0
         for m in range(n_features):
             along = dot(w[m], u)
+            # Sums of each row's own: one row need not wait for the other.
+            pull = 0.0
+            width = 0.0
             for k in range(n_factors):
-                step = along * u[k]
-                linear += precision[m, k] * (w[m, k] - mean[m, k]) * step
-                square += precision[m, k] * step * step
+                weight = precision[m, k] * u[k]
+                pull += weight * (w[m, k] - mean[m, k])
+                width += weight * u[k]
+            linear += along * pull
+            square += along * along * width
         t = _slice(rng, tau * quadratic, linear, square, n_clusters - n_features)
         _stretch_rows(z, exp(t) - 1.0, u)
         _stretch_rows(w, exp(-t) - 1.0, u)
-
-
-@entry
-def rescale_sums(
-    rng, grams, precision, latent_gram, tau, exponent, n_directions, u, v, w_map, z_map
-):
-    r"""Draw the scale along random directions where sums say all: the same law as `rescale`.
-
-    That is where the prior of every column of a view's projection has mean zero and one precision:
-    then only the sums :math:`W_i^\top W_i` and :math:`\sum_j z_j z_j^\top` matter, and the cost
-    of a direction does not grow with features and latent vectors.
-
-    `grams` (V, K, K): :math:`W_i^\top W_i` of every view; updated. `precision` (V, K): of the
-    columns' priors; `latent_gram` (K, K): sum of outer products of latent vectors; updated. `tau`:
-    prior precision of the latent vectors; `exponent`: latent vectors less rows of all projections;
-    `u`, `v` (K,): scratch; `w_map`, `z_map` (K, K): overwritten by what the rows of projections,
-    and latent vectors, are to be multiplied with.
-    """
-    n_views, n_factors = precision.shape
-    for i in range(n_factors):
-        for j in range(n_factors):
-            w_map[i, j] = z_map[i, j] = 1.0 if i == j else 0.0
-    for _ in range(n_directions):
-        _draw_direction(rng, u)
-        quadratic = _times(latent_gram, u, v)
-        linear = 0.0
-        square = 0.0
-        for i in range(n_views):
-            own = _times(grams[i], u, v)
-            for k in range(n_factors):
-                linear += precision[i, k] * v[k] * u[k]
-                square += precision[i, k] * own * u[k] * u[k]
-        t = _slice(rng, tau * quadratic, linear, square, exponent)
-        _stretch(latent_gram, exp(t) - 1.0, u, v)
-        _stretch_rows(z_map, exp(t) - 1.0, u)
-        for i in range(n_views):
-            _stretch(grams[i], exp(-t) - 1.0, u, v)
-        _stretch_rows(w_map, exp(-t) - 1.0, u)
 
 
 @entry
@@ -153,30 +120,9 @@ def _draw_direction(rng, u):
 
 
 @part
-def _times(matrix, u, v):
-    """Put the product of a matrix and `u` in `v`; return u' times that."""
-    total = 0.0
-    for i in range(u.shape[0]):
-        v[i] = 0.0
-        for j in range(u.shape[0]):
-            v[i] += matrix[i, j] * u[j]
-        total += v[i] * u[i]
-    return total
-
-
-@part
 def _stretch_rows(matrix, s, u):
     """Multiply a matrix by I + s u u' from the right."""
     for i in range(matrix.shape[0]):
         along = dot(matrix[i], u)
         for j in range(u.shape[0]):
             matrix[i, j] += s * along * u[j]
-
-
-@part
-def _stretch(matrix, s, u, v):
-    """Multiply a symmetric matrix by I + s u u' from both sides."""
-    along = _times(matrix, u, v)
-    for i in range(u.shape[0]):
-        for j in range(u.shape[0]):
-            matrix[i, j] += s * (u[i] * v[j] + v[i] * u[j]) + s * s * along * u[i] * u[j]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_match.numerics.rescale import rescale, rescale_sums
+from pm_match.numerics.rescale import rescale
 from pm_match.views.factors.linear_factors import (
     CanonicalForm,
     MaskedTable,
@@ -264,26 +264,19 @@ def test_what_is_not_positive_definite_is_said():
         form.draw(np.random.default_rng(1))
 
 
-def test_scales_from_sums_are_those_of_the_arrays():
+def test_scales_are_exchanged_without_a_change_of_law():
     rng = np.random.default_rng(7)
-    w = [rng.normal(size=(d, K)) for d in (4, 2)]
-    precision = rng.gamma(2.0, size=(2, K))
-    z, tau = rng.normal(size=(N, K)), 1.3
-    w_map, z_map = np.empty((2, K, K))
-    scratch = np.empty(K), np.empty(K)
-    grams = np.stack([own.T @ own for own in w])
-    latent_gram = z.T @ z
-    rescale_sums(
-        np.random.default_rng(8), grams, precision, latent_gram, tau, float(N - 6), 5,
-        *scratch, w_map, z_map,
-    )  # fmt: skip
-    stacked, moved = np.concatenate(w), z.copy()
-    prior = np.repeat(precision, [4, 2], axis=0)
-    rescale(
-        np.random.default_rng(8), stacked, np.zeros((6, K)), prior, moved, tau, 5, scratch[0]
-    )  # fmt: skip
-    assert not np.allclose(moved, z, atol=1e-3)
-    assert np.allclose(z @ z_map, moved)
-    assert np.allclose(np.concatenate(w) @ w_map, stacked)
-    assert np.allclose(latent_gram, moved.T @ moved)
-    assert np.allclose(grams[1], stacked[4:].T @ stacked[4:])
+    mean, precision = rng.normal(size=(3, 2)), rng.gamma(2.0, size=(3, 2))
+    tau, found = 1.3, []
+    for _ in range(4000):
+        w = mean + rng.standard_normal((3, 2)) / np.sqrt(precision)
+        z = rng.standard_normal((4, 2)) / np.sqrt(tau)
+        moved, latent = w.copy(), z.copy()
+        rescale(rng, moved, mean, precision, latent, tau, 4, np.empty(2))
+        assert np.allclose(moved @ latent.T, w @ z.T)
+        assert not np.allclose(latent, z, atol=1e-6)
+        away = precision * (moved - mean) ** 2
+        found.append([tau * (latent**2).sum(), *away.sum(axis=0)])
+    # Of the prior, these are squares of independent standard normal numbers.
+    for own, degrees in zip(np.transpose(found), (8, 3, 3), strict=True):
+        assert stats.kstest(own, stats.chi2(degrees).cdf).pvalue > 1e-3

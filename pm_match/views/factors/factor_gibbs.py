@@ -8,7 +8,7 @@ from pymc.blocking import PointType, StatsType
 from pm_match.checks import check_flag
 from pm_match.clusters.step import PartitionStep, statistics
 from pm_match.numerics.ahead import Job, job
-from pm_match.numerics.rescale import rescale, rescale_sums
+from pm_match.numerics.rescale import rescale
 from pm_match.views.factors import row_solves
 from pm_match.views.factors.linear_factors import (
     Array,
@@ -89,9 +89,8 @@ class FactorGibbs(PartitionStep):
         missing = any(view.table.observed is not None for view in self.part.views)
         found = row_solves.kernels() if missing else []
         if self.exchange and self.part.own:
-            row, square, cube = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))
-            sums = cube, square, square, 1.0, 1.0, 1, row, row, square, square
-            found.append(job(rescale_sums, self.rng, *sums))
+            row, square = np.zeros(1), np.zeros((1, 1))
+            found.append(job(rescale, self.rng, square, square, square, square, 1.0, 1, row))
         return found
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
@@ -143,39 +142,17 @@ class FactorGibbs(PartitionStep):
         mean, precision = prior
         if not mean.any() and (precision == precision[0, 0]).all():
             # A spherical prior, as `rescale` takes it.
-            priors = [loading.prior(point) for loading in entered]
-            loadings, z = self._rescale(loadings, priors, z, float(precision[0, 0]))
-            for loading, own in zip(entered, loadings, strict=True):
+            k, ends = z.shape[1], np.cumsum([len(own) for own in loadings])[:-1]
+            priors = zip(*(loading.prior(point) for loading in entered), strict=True)
+            centre, inverse = (np.concatenate(own) for own in priors)
+            w = np.concatenate(loadings)
+            rescale(self.rng, w, centre, inverse, z, precision[0, 0], 2 * k, np.empty(k))
+            for loading, own in zip(entered, np.split(w, ends), strict=True):
                 points.write_factor(point, loading, own)
         c = points.exchange_centre(self.rng, point, number, z, prior)
         if c is not None:
             z += c
         points.write_latents(point, {number: z})
-
-    def _rescale(self, loadings, priors, z: Array, tau: float) -> tuple[list[Array], Array]:
-        """Exchange scale between loadings (D, k) of all views and latents (N, k)."""
-        k = z.shape[1]
-        n_rows = [len(own) for own in loadings]
-        if all(not mean.any() and (prior == prior[:1]).all() for mean, prior in priors):
-            w_map, z_map = np.empty((2, k, k))
-            rescale_sums(
-                self.rng,
-                np.stack([w.T @ w for w in loadings]),
-                np.stack([prior[0] for _, prior in priors]),
-                z.T @ z,
-                tau,
-                float(len(z) - sum(n_rows)),
-                2 * k,
-                np.empty(k),
-                np.empty(k),
-                w_map,
-                z_map,
-            )
-            return [w @ w_map for w in loadings], z @ z_map
-        stacked = np.concatenate(loadings)
-        centre, inverse = (np.concatenate(arrays) for arrays in zip(*priors, strict=True))
-        rescale(self.rng, stacked, centre, inverse, z, tau, 2 * k, np.empty(k))
-        return np.split(stacked, np.cumsum(n_rows)[:-1]), z
 
     def _exchange_scale(self, point, number: int) -> None:
         """Exchange the scale of latents of ours with loadings and the precisions of these."""
