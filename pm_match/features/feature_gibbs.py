@@ -138,6 +138,8 @@ class FeatureGibbs(PartitionStep):
             if p.update == "wishart":
                 self._forward[p.name] = wishart_functions(model, rv)
         self._isometric = {name for own in features.sliced for name in own.names}
+        alone = {p.name for p in self._parameters if p.update in ("normal", "slice", "prior")}
+        self._alone = alone - self._isometric
         self._direction = np.empty(features.n_factors)
         regressed = _regressed(features) if self.permute else set()
         turned = {i.domain for i in features.sliced} if self.permute else set()
@@ -146,17 +148,7 @@ class FeatureGibbs(PartitionStep):
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
-        new = dict(point)
-        self._load(point)
-        for parameter in self._parameters:
-            if parameter.name in self._isometric:
-                continue
-            if parameter.update == "prior":
-                self._draw_numbers(parameter, new, evidence=False)
-            elif parameter.update == "slice":
-                self._draw_numbers(parameter, new, evidence=True)
-            elif parameter.update == "normal":
-                self._draw_normal(parameter, new)
+        new = self.draw_some(point, self._alone)
         self._exchange_turned(new)
         setting = self._draw_intercepts(new)
         if self._isometric:
@@ -171,10 +163,7 @@ class FeatureGibbs(PartitionStep):
         return new, [{"permute_accepted": accepted / max(proposed, 1)}]
 
     def draw_some(self, point: PointType, names: Collection[str]) -> PointType:
-        """Draw parameters one by one, latent vectors integrated out.
-
-        Of all that the step draws, those that have no conjugate prior.
-        """
+        """Draw parameters without a conjugate prior one by one, latent vectors integrated out."""
         new = dict(point)
         self._load(point)
         for parameter in self._parameters:
@@ -183,7 +172,7 @@ class FeatureGibbs(PartitionStep):
             if parameter.update == "normal":
                 self._draw_normal(parameter, new)
             else:
-                self._draw_numbers(parameter, new, evidence=parameter.update != "prior")
+                self._draw_numbers(parameter, new)
         return new
 
     def _load(self, point) -> None:
@@ -223,14 +212,14 @@ class FeatureGibbs(PartitionStep):
         total += self.part.log_irrelevant(self._irrelevant, point)
         return total if np.isfinite(total) else -np.inf
 
-    def _draw_numbers(self, parameter: Parameter, point, evidence: bool) -> None:
+    def _draw_numbers(self, parameter: Parameter, point) -> None:
         """Draw the numbers of a variable one by one."""
         for start, put in numbers_of(point, self._key[parameter.name]):
 
             def log_density(x, put=put) -> float:
                 put(x)
                 total = sum(log_prior(point) for log_prior in self._log_prior[parameter.name])
-                if evidence and np.isfinite(total):
+                if parameter.update == "slice" and np.isfinite(total):
                     total += self._log_likelihood(point)
                 return total if np.isfinite(total) else -np.inf
 

@@ -244,7 +244,7 @@ def test_proposals_hold_the_true_matching_and_it_is_found():
     model = pmm.models.table_clusters(tables, 6)
     chain = Chain(model, pmm.steps(model), model.initial_point(0), np.random.default_rng(0))
     features = chain.components[0].of(Features)[0]
-    proposals = propose(chain, 0, 0, features, np.random.default_rng(1))
+    proposals = propose(chain, 0, features, np.random.default_rng(1))
     ends = chain.components[0].clusterings[0].ends
     scores = [
         adjusted_rand_index(true, dict(zip("ab", np.split(p.labels[0], ends), strict=True)))

@@ -67,8 +67,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     `number`: of the component.
     """
     for features in chain.components[number].of(Features):
-        proposals = propose(chain, number, features.clustering, features, rng)
-        leave_at_best(chain, number, features, proposals)
+        leave_at_best(chain, number, features, propose(chain, number, features, rng))
 
 
 def leave_at_best(
@@ -83,7 +82,7 @@ def leave_at_best(
 
 
 def propose(
-    chain: Chain, number: int, place: int, features: Features, rng: np.random.Generator
+    chain: Chain, number: int, features: Features, rng: np.random.Generator
 ) -> list[Proposal]:
     """Propose matchings of the clusters that the domains have on their own."""
     values = [completed(domain.data) for domain in features.domains]
@@ -107,7 +106,7 @@ def propose(
             matched = [m[chosen] for m, chosen in zip(means, maps, strict=True)]
             weights = [s[chosen] for s, chosen in zip(sizes, maps, strict=True)]
             _, projections = common_shape(matched, weights, features.n_factors)
-            found.append(_proposal(chain, number, place, features, labels, projections))
+            found.append(_proposal(chain, number, features, labels, projections))
     return found
 
 
@@ -156,8 +155,9 @@ def completed(data: MaskedTable) -> NDArray[np.float64]:
     return values
 
 
-def _proposal(chain, number, place, features: Features, labels, projections) -> Proposal:
+def _proposal(chain, number, features: Features, labels, projections) -> Proposal:
     """Propose labels of the domains with features, others staying as they are."""
+    place = features.clustering
     clustering = chain.components[number].clusterings[place]
     everything, where = chain.labels(number), clustering.slices
     for domain, own in zip(features.domains, labels, strict=True):

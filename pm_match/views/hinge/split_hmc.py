@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, log, pi
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.views.factors.row_solves import cholesky, row_products, solve_lower, solve_upper
+from pm_match.views.hinge.frequencies import FrequencyPrior
 
 # (rows, latent vectors of these) -> (log densities, gradients)
 Term = Callable[[NDArray[np.int64], NDArray], tuple[NDArray, NDArray]]
@@ -84,19 +85,6 @@ class HMCStep(PartitionStep):
             self.n_tuned += 1
             self.log_step_size += (acceptance - self.target_accept) * self.n_tuned**-_DECAY
             self.log_step_size = min(max(self.log_step_size, log(_SMALLEST)), log(_LARGEST))
-
-
-class Normal(Protocol):
-    """Normal densities of objects' arrays, by their standard coordinates."""
-
-    def coloured(self, z: NDArray) -> NDArray:
-        """Give the arrays at which the standard coordinates are `z`."""
-
-    def whitened(self, latent: NDArray) -> NDArray:
-        """Give the standard coordinates of arrays."""
-
-    def pulled(self, gradient: NDArray) -> NDArray:
-        """Turn gradients in the arrays into gradients in their standard coordinates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +197,7 @@ def _moved(rng: np.random.Generator, found, order, propose) -> NDArray[np.float6
 
 def move_together(
     rng: np.random.Generator,
-    normal: Normal,
+    normal: NormalPart | FrequencyPrior,
     term: Callable[[NDArray], tuple[NDArray, NDArray]],
     array: NDArray,
     step_size: float,
@@ -230,7 +218,9 @@ def _energy(log_density, z, p) -> NDArray[np.float64]:
     return log_density - 0.5 * both.sum(axis=1)
 
 
-def _trajectory(normal: Normal, term, latent, p, step_size: float, n_steps: int):
+def _trajectory(
+    normal: NormalPart | FrequencyPrior, term, latent, p, step_size: float, n_steps: int
+):
     """Follow objects' motion; return where it ends (n, ...), and log acceptance ratios (n,)."""
     cosine, sine = np.cos(step_size), np.sin(step_size)
     z = normal.whitened(latent)
