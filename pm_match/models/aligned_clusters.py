@@ -17,7 +17,6 @@ from pm_match.models.declare import (
     check_known,
     cluster_weights,
     declare_links,
-    link_sets,
     real,
 )
 from pm_match.reading.coarsen import coarsen
@@ -87,8 +86,7 @@ def aligned_clusters(
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional
-        Labels that are known, by domain: whole numbers, -1 where they are not, in the order of the
-        objects, or a Series with their labels as index. They are observed.
+        Labels that are known, as in `projected_clusters`.
 
     Returns
     -------
@@ -112,7 +110,6 @@ def aligned_clusters(
     check_count("n_clusters", n_clusters, 2)
     check_all_positive(concentration=concentration, mean_strength=mean_strength)
     check_power("power", power)
-    linked = link_sets(links)
     tables = as_domains(principal_components(domains, n_components))
     check_known(known, tables)
     check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)
@@ -159,5 +156,5 @@ def aligned_clusters(
             pm.MvNormal(name, centre, cov=covariance, observed=x, dims=(objects, features))
             if power < 1.0:
                 coarsen(f"coarsened_{name}", name, power)
-        declare_links(linked, list(tables))
+        declare_links(links, list(tables))
     return model

@@ -197,16 +197,14 @@ def warn_of_levels(what: str, levels: Mapping[str, Collection[Any]]) -> None:
             return
 
 
-def declare_links(
-    linked: Sequence[Mapping[str, Any]], names: Sequence[str], what: str = "links"
-) -> None:
+def declare_links(links: Links, names: Sequence[str], what: str = "links") -> None:
     """Declare every set of links, between `cluster_<name>` of the names that it has positions of.
 
-    `names`: those that there are; `what`, {"links", "cannot_link"}: whether objects are linked, or
-    cannot be.
+    `links`: see `link_sets`; `names`: those that there are; `what`, {"links", "cannot_link"}:
+    whether objects are linked, or cannot be.
     """
     declare = must_link if what == "links" else cannot_link
-    for number, own in enumerate(linked):
+    for number, own in enumerate(link_sets(links, what)):
         for name in own:
             if name not in names:
                 raise ValueError(

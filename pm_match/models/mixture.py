@@ -27,7 +27,6 @@ from pm_match.models.declare import (
     cluster_weights,
     declare_links,
     imputing,
-    link_sets,
     warn_of_levels,
 )
 from pm_match.tables.domains import as_labels
@@ -95,8 +94,7 @@ def mixture(
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, by the names of tables, as in `projected_clusters`.
     known : mapping, optional
-        Labels that are known, by table: whole numbers, -1 where they are not, in the order of the
-        objects, or a Series with their labels as index. They are observed.
+        Labels that are known, as in `projected_clusters`.
 
     Returns
     -------
@@ -138,7 +136,6 @@ def mixture(
     check_count("n_clusters", n_clusters, 2)
     check_positive("concentration", concentration)
     check_option("weights", weights, WEIGHTS)
-    linked = link_sets(links)
     check_known(known, frames)
     groups = _groups(frames, _kinds(frames, columns or {}), _owners(frames, shared))
     _check_names(groups)
@@ -157,7 +154,7 @@ def mixture(
         with imputing():
             for group in groups:
                 group.declare(model, cluster)
-        declare_links(linked, list(frames))
+        declare_links(links, list(frames))
     return model
 
 

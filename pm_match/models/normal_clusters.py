@@ -14,7 +14,6 @@ from pm_match.models.declare import (
     check_known,
     cluster_weights,
     declare_links,
-    link_sets,
     normal_view,
 )
 from pm_match.tables.domains import as_domains, check_names
@@ -91,8 +90,7 @@ def normal_clusters(
     links : mapping, DataFrame or sequence of these, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional
-        Labels that are known, by domain: whole numbers, -1 where they are not, in the order of the
-        objects, or a Series with their labels as index. They are observed.
+        Labels that are known, as in `projected_clusters`.
 
     Returns
     -------
@@ -116,7 +114,6 @@ def normal_clusters(
     check_all_positive(concentration=concentration, mean_strength=mean_strength)
     if tails is not None:
         check_all_positive(tails=tails)
-    linked = link_sets(links)
     tables = as_domains(standardise(domains, n_components))
     check_known(known, tables)
     check_names(tables, "domain", _DERIVED, _RESERVED.__contains__)
@@ -133,5 +130,5 @@ def normal_clusters(
             prior = x.shape[1] + 2, 1.0 / np.asarray(x.var(axis=0))
             given = prior, mean_strength
             normal_view(name, x, cluster, "cluster", objects, *given, own=True, tails=tails)
-        declare_links(linked, list(tables))
+        declare_links(links, list(tables))
     return model

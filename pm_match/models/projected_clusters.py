@@ -17,7 +17,6 @@ from pm_match.models.declare import (
     cluster_weights,
     declare_links,
     imputing,
-    link_sets,
     real,
 )
 from pm_match.tables.domains import as_domains
@@ -166,7 +165,6 @@ def projected_clusters(
             f"precision_prior: expected none with noise='own'; found {precision_prior!r}"
         )
     check_option("weights", weights, WEIGHTS)
-    linked = link_sets(links)
     check_known(known, tables)
 
     shape, rate = map(real, precision_prior)
@@ -212,7 +210,7 @@ def projected_clusters(
                     _observe(name, mean, within, unit, flag, table.values, dims)
                 else:
                     pm.Normal(name, mu=mean, tau=precision, observed=table.values, dims=dims)
-        declare_links(linked, list(tables))
+        declare_links(links, list(tables))
     return model
 
 

@@ -62,8 +62,7 @@ def table_clusters(
     links : mapping or sequence of mappings, optional
         Objects known to share a cluster, as in `projected_clusters`.
     known : mapping, optional
-        Labels that are known, by domain: whole numbers, -1 where they are not, in the order of the
-        objects, or a Series with their labels as index. They are observed.
+        Labels that are known, as in `projected_clusters`.
 
     Returns
     -------

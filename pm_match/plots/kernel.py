@@ -58,10 +58,8 @@ def plot_kernel(
         How many draws are used, evenly spaced.
     figsize : tuple of float
         Width and height in inches.
-    group : str
-        The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions that number the draws.
+    group, sample_dims
+        The group of the DataTree that holds the draws, and the dimensions that number them.
 
     Returns
     -------

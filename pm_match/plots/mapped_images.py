@@ -43,10 +43,8 @@ def plot_mapped_images(
         Turns a table into images, an array of shape (n_objects, height, width).
     figsize : tuple of float, optional
         Width and height in inches.
-    group : str
-        The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions to average over.
+    group, sample_dims
+        The group of the DataTree that holds the draws, and the dimensions that number them.
 
     Returns
     -------

@@ -55,10 +55,8 @@ def plot_margin(
         Where to draw. Default: a new figure.
     figsize : tuple of float
         Width and height in inches of a new figure.
-    group : str
-        The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions that number the draws.
+    group, sample_dims
+        The group of the DataTree that holds the draws, and the dimensions that number them.
 
     Returns
     -------

@@ -42,10 +42,8 @@ def plot_match_matrix(
         The partition that orders the objects. Default: `pm_match.partition_estimate`.
     figsize : tuple of float, optional
         Width and height in inches.
-    group : str
-        The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions to average over.
+    group, sample_dims
+        The group of the DataTree that holds the draws, and the dimensions that number them.
 
     Returns
     -------

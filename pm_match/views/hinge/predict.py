@@ -78,10 +78,8 @@ def predict(
         Of the draws of latent vectors.
     progressbar : bool, default True
         Whether to show one if it takes more than two seconds.
-    group : str
-        The group of the DataTree that holds the draws.
-    sample_dims : sequence of hashable
-        The dimensions that number the draws.
+    group, sample_dims
+        The group of the DataTree that holds the draws, and the dimensions that number them.
 
     Returns
     -------
