@@ -78,8 +78,8 @@ def log_predictive(
         If `idata` is not a DataTree.
     UnservedModelError
         If no object has a likelihood of its own: in networks, whose cells depend on the labels of
-        two; where objects are linked, or labels known; or where a row of several variables is
-        missing in part.
+        two; where objects are linked, or labels known; where a row of several variables is missing
+        in part; or where a potential, or data by way of another variable, depend on labels.
     KeyError
         If the draws lack a variable.
 
@@ -170,8 +170,10 @@ class _Objects:
         parents = Ancestry(model).parents
         for rv in observed:
             _check_whole(model, rv)
-            if assignment not in parents[rv]:
-                between = ", ".join(sorted(repr(own.name) for own in parents[rv]))
+            others = parents[rv] - {assignment}
+            by_way = [own for own in others if depends(own, [assignment])]
+            if by_way or assignment not in parents[rv]:
+                between = ", ".join(sorted(repr(own.name) for own in by_way or others))
                 raise UnservedModelError(
                     f"{self.name!r}: expected data that depend on its labels themselves; found "
                     f"{rv.name!r}, which depends on {between}"
@@ -179,8 +181,14 @@ class _Objects:
             # Given the labels of one end, an edge looks like what is seen of the other.
             if len(every & {parent.name for parent in parents[rv]}) > 1:
                 raise self._of_several()
-        powers = coarsenings(model, observed) if coarsened else []
-        factors = [assignment, *observed, *powers, *weights]
+        powers = coarsenings(model, observed)
+        for potential in model.potentials:
+            if depends(potential, [assignment]) and potential not in (*powers, *weights):
+                raise UnservedModelError(
+                    f"{self.name!r}: expected nothing but observed data to depend on its labels; "
+                    f"found the potential {potential.name!r}, which may be data or a prior"
+                )
+        factors = [assignment, *observed, *(powers if coarsened else []), *weights]
         densities = LabelDensities(model, factors, [assignment])
         self._relevance = None
         if relevance is not None:  # which labels do not enter

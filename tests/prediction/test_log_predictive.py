@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import stats
 from scipy.special import logsumexp
@@ -127,6 +128,25 @@ def test_data_that_depend_on_labels_by_way_of_others_are_refused():
     labels = np.arange(8) % 2
     model = pmm.models.max_margin_views({"a": RNG.normal(size=(8, 2))}, labels, n_frequencies=4)
     with pytest.raises(UnservedModelError, match=r"'component': .* 'label', which depends on"):
+        pmm.log_predictive(sampled(model, 4), model, progressbar=False)
+
+
+@pytest.mark.parametrize("kind", ["prior", "data", "effects"])
+def test_densities_that_are_no_observed_datas_are_refused(kind):
+    """They were left out in silence: of "data", a log likelihood of `x` alone was told."""
+    x, counts = RNG.normal(size=7), np.array([0, 2, 5, 0, 1, 7, 3])
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(2)), shape=len(x))
+        centre = pm.Normal("centre", 0.0, 2.0, shape=2)
+        effect = pm.Normal("effect", centre[cluster], 1.0) if kind == "effects" else 0.0
+        pm.StudentT("x", nu=4.0, mu=centre[cluster] + effect, observed=x)
+        if kind == "prior":
+            pm.Potential("beside", -2.0 * pt.eq(cluster, 0))
+        if kind == "data":
+            rate = pm.Gamma("rate", 2.0, 1.0, shape=2)
+            pm.Potential("beside", pm.logp(pm.Poisson.dist(rate[cluster]), counts))
+    found = "the potential 'beside'" if kind != "effects" else "'x', which depends on 'effect'"
+    with pytest.raises(UnservedModelError, match=f"'cluster': expected .*; found {found}"):
         pmm.log_predictive(sampled(model, 4), model, progressbar=False)
 
 
