@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import check_seed
-from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.matching.draws import MISSING, SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.components import Components, draw_weights, predicted
 from pm_match.prediction.new_objects import find_place, places, read_new_objects
@@ -171,8 +171,13 @@ def _with_missing(
             chosen += own
         return chosen
     if not found:
+        labels = {f"{place.assignment.name}{MISSING}" for place in places(points.structure)}
+        free = {str(rv.name) for rv in model.free_RVs} - labels
+        drawn = sorted(repr(name) for name in free if name.endswith(MISSING))
         raise ValueError(
-            "expected a domain with missing values; found none. new_data may have some"
+            "expected a domain with missing values that are integrated out; found "
+            + (f"{', '.join(drawn)}, which draws have" if drawn else "none")
+            + ". new_data may have some"
         )
     return found
 

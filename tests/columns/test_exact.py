@@ -4,6 +4,8 @@ import numpy as np
 import pymc as pm
 import pytest
 from arviz_stats import ess
+from scipy.special import gammaln, logsumexp
+from scipy.stats import multivariate_normal
 
 import pm_match as pmm
 from pm_match import testing
@@ -221,3 +223,38 @@ def test_far_values_are_no_trouble():
     assert state.log_joint() == pytest.approx(moved, abs=1e-7)
     state.load(point, labels)
     assert state.log_joint() == pytest.approx(before, abs=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["data", "potential"])
+def test_missing_values_that_something_depends_on_are_no_part_of_the_columns(kind):
+    """By enumeration: what depends on a missing value is another measurement of its object.
+
+    They were integrated out, and chains stopped with an error.
+    """
+    seen, again, sd = np.array([np.nan, 0.0, 3.0]), np.array([2.6, 0.1, 2.9]), 0.5
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(2)), shape=3)
+        mean = pm.Normal("mean", 0.0, 2.0, shape=2)
+        x = pm.Normal("x", mean[cluster], 1.0, observed=np.ma.masked_invalid(seen))
+        if kind == "data":
+            pm.Normal("y", x, sd, observed=again)
+        else:
+            pm.Potential("y", pm.logp(pm.Normal.dist(again, sd), x))
+    assert [own.kind for own in read(model).components[0].evidence] == ["declared"]
+    values, noise = np.where(np.isnan(seen), again, seen), 1.0 + np.where(np.isnan(seen), sd**2, 0)
+    pairs, logs = [], []
+    for labels in np.ndindex(2, 2, 2):
+        same = np.equal.outer(labels, labels)
+        fit = multivariate_normal(cov=4.0 * same + np.diag(noise)).logpdf(values)
+        logs.append(fit - gammaln(5) + sum(gammaln(1 + np.bincount(labels, minlength=2))))
+        pairs.append(same[np.triu_indices(3, 1)])
+    expected = np.exp(np.array(logs) - logsumexp(logs)) @ np.array(pairs)
+    quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+    idata = pmm.sample(2500, tune=200, chains=1, model=model, random_seed=1, **quiet)
+    labels = idata["posterior"]["cluster"].values[0]
+    for (i, j), p in zip(zip(*np.triu_indices(3, 1), strict=True), expected, strict=True):
+        together = (labels[:, i] == labels[:, j]).astype(float)
+        error = np.sqrt(p * (1.0 - p) / ess(together[None]))
+        assert abs(together.mean() - p) < 4.0 * error, (i, j, together.mean(), p, error)
+    with pytest.raises(ValueError, match="found 'x_unobserved', which draws have"):
+        pmm.impute(idata, model)

@@ -222,5 +222,5 @@ def test_what_there_is_to_predict_is_named():
     with pytest.raises(ValueError, match="expected features or columns of domain 'b', some"):
         imputed(model, [point], {"b": np.ones((1, 2))})
     whole = declared("poisson")
-    with pytest.raises(ValueError, match="expected a domain with missing values; found none"):
+    with pytest.raises(ValueError, match="that are integrated out; found none"):
         imputed(whole, [testing.random_point(whole, np.random.default_rng(0))])

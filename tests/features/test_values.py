@@ -229,7 +229,7 @@ def test_what_is_asked_for_is_checked(holed):
         pmm.impute(tree, model, {"a": np.zeros((1, 2))}, var_names=["a"])
     whole = tiny_model()
     tree = tree_of(whole, [random_point(whole, np.random.default_rng(0))])
-    with pytest.raises(ValueError, match="expected a domain with missing values; found none"):
+    with pytest.raises(ValueError, match="that are integrated out; found none"):
         pmm.impute(tree, whole)
     with pytest.raises(ValueError, match="expected missing values in 'a'; found none"):
         pmm.impute(tree, whole, var_names=["a"])
