@@ -25,6 +25,7 @@ from pm_match.reading.context import Context
 from pm_match.reading.entering import Marks
 from pm_match.reading.evidence import Point
 from pm_match.reading.label_tables import value_density
+from pm_match.reading.own_weights import WEIGHTS_OF
 from pm_match.reading.owners import close
 from pm_match.reading.parts import Component, UnservedModelError
 from pm_match.sharded.evidence import Ask, Chunk, Scorer, ShardedEvidence, Sums, Wrong, first
@@ -343,6 +344,11 @@ def _scorers(context: Context, evidence: Likelihoods) -> dict[str, LikelihoodSco
     model, found = context.model, dict[str, dict[str, RowDensities]]()
     for name in evidence.factors:
         rv = model[name]
+        if name.startswith(WEIGHTS_OF):
+            raise UnservedModelError(
+                f"{name}: over shards, expected weights that can be integrated out, as those of "
+                "pm.StickBreakingWeights, pm.Dirichlet or constants; found others"
+            )
         if rv not in model.observed_RVs:
             raise UnservedModelError(
                 f"{context.whole_name(rv)!r}: over shards, expected an observed variable, without "

@@ -409,6 +409,12 @@ def test_likelihoods_that_take_more_than_a_row_are_refused():
         lambda: student(declare=lambda own: pm.Potential("tied", -own[:, 0])),
     )
     refused(
+        "weights of 'cluster_a': over shards, expected weights that can be integrated out",
+        lambda: student(
+            declare=lambda own: pm.Potential("some", -pm.modelcontext(None)["weights"][0])
+        ),
+    )
+    refused(
         "'degrees': over shards, expected parameters that are real numbers; found whole ones",
         lambda: student(alpha=1 + pm.Poisson("degrees", 3.0)),
     )
