@@ -33,7 +33,7 @@ def write_csv(
     cells = {j: _cells(column, formatted) for j, (_, column) in enumerate(named.items())}
     safe = pd.DataFrame(cells, index=range(len(named)))
     safe.index, safe.columns = _index(named.index), _index(named.columns)
-    return safe.to_csv(file, **options)
+    return safe.to_csv(file, float_format=float_format, **options)
 
 
 def _cells(column: pd.Series, formatted: Callable[[float], str] | None) -> Any:
@@ -44,7 +44,7 @@ def _cells(column: pd.Series, formatted: Callable[[float], str] | None) -> Any:
         return pd.Series(texts[codes], dtype=object)
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column.array
-    return column.map(as_text).array
+    return column.map(as_text).to_numpy()
 
 
 def with_text_names(table: pd.DataFrame) -> pd.DataFrame:

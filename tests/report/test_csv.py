@@ -46,11 +46,12 @@ def test_numbers_are_written_as_pandas_writes_them():
             "missing": pd.array([None, 1 / 3] * 25, dtype="Float64"),
             "count": rng.integers(-5, 5, 50),
             "seen": rng.random(50) < 0.5,
+            "of objects": pd.Series([1 / 3, 2.0] * 25, dtype=object).to_numpy(),
         },
         index=rng.integers(0, 9, 50),  # labels that come twice
     )
     for options in ({}, {"float_format": "%.3g"}, {"float_format": "%.6g", "index": False}):
-        assert write_csv(table, **options) == table.to_csv(**options)
+        assert write_csv(table, **options) == table.infer_objects().to_csv(**options)
     empty = table[:0]
     assert write_csv(empty, float_format="%.3g") == empty.to_csv()
     assert write_csv(table[[]], float_format="%.3g") == table[[]].to_csv()
