@@ -17,6 +17,7 @@ import pm_match as pmm
 from pm_match.numerics.ahead import compile_ahead, job
 from pm_match.starts import Search
 from tests.declared.columns import declared
+from tests.declared.factor_ways import EQUAL, declare
 from tests.declared.features import Kind, feature_model
 from tests.declared.networks import network_model
 from tests.declared.normals import normals_model
@@ -34,6 +35,7 @@ MODELS = {
     "max margin": lambda: tiny_views(m=2),
     "max margin of three classes": lambda: tiny_views([0, 2, None, 1, 0], C=0.6),
     "shared factors": lambda: pmm.models.shared_factors({"x": X, "y": X[:, :2]}, n_shared=1),
+    "transposed loadings": lambda: declare(**EQUAL["transposed loading"]),
 }
 VIEWS = (pmm.FactorGibbs, pmm.LatentHMC, pmm.FrequencyMetropolis, pmm.HingeGibbs)
 X = np.random.default_rng(0).normal(size=(6, 3))

@@ -144,8 +144,10 @@ class FactorGibbs(PartitionStep):
             # A spherical prior, as `rescale` takes it.
             k, ends = z.shape[1], np.cumsum([len(own) for own in loadings])[:-1]
             priors = zip(*(loading.prior(point) for loading in entered), strict=True)
-            centre, inverse = (np.concatenate(own) for own in priors)
-            w = np.concatenate(loadings)
+            # In rows, as it is compiled ahead, however they are declared.
+            w, centre, inverse = (
+                np.ascontiguousarray(np.concatenate(own)) for own in (loadings, *priors)
+            )
             rescale(self.rng, w, centre, inverse, z, precision[0, 0], 2 * k, np.empty(k))
             for loading, own in zip(entered, np.split(w, ends), strict=True):
                 points.write_factor(point, loading, own)
