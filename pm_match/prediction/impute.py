@@ -51,7 +51,8 @@ def impute(
     networks have the family of the network, with the drawn density of their block: their means
     predict links; those of new objects are not predicted. Mean and quantiles are those of the
     mixture, so that they are steadier than those of the recorded draws ``<name>_unobserved``, which
-    say the same.
+    say the same. Those of any other likelihood, and of columns whose missing values something else
+    depends on, are left out: these draws alone say what they are.
 
     Parameters
     ----------
