@@ -194,5 +194,5 @@ def test_a_mixture_is_redrawn_with_its_frequencies():
         pmm.FrequencyMetropolis([model["frequencies"]], model=model, n_leapfrog=4),
         pmm.HingeGibbs([model["coefficients"]], model=model),
     ]
-    found = scores_of(model, vectors, labels, steps, 20_000, 16_000)
+    found = scores_of(model, vectors, labels, steps, 100_000, 40_000)
     assert max(map(abs, found.values())) < 4.0, found
