@@ -1,7 +1,7 @@
 """Tables as comma-separated text whose cells a spreadsheet takes as text and numbers alone."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from pm_match.checks import joined
 
 # Columns with the names of objects.
 _NAMES = ("object", "partner")
+# Cells of a file that are made text at a time: 128 MB.
+_CELLS = 2**24
 # A spreadsheet evaluates cells that begin with one of these.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -27,13 +29,23 @@ def write_csv(
     `file`: default: the text is returned; `float_format`: of numbers that are not whole, such as
     ``"%.6g"``; `**options`: passed to `DataFrame.to_csv`.
     """
-    named = with_text_names(table)
     # Draws make few probabilities that differ: pandas would format each of millions of cells.
-    formatted = None if float_format is None else cache(float_format.__mod__)
+    formatted = None if float_format is None else lru_cache(2**16)(float_format.__mod__)
+    n, text = max(len(table), 1), None
+    rows = n if file is None else max(_CELLS // max(table.shape[1], 1), 1)
+    for first in range(0, n, rows):
+        text = _safe(table.iloc[first : first + rows], formatted).to_csv(
+            file, mode="a" if first else "w", header=not first, float_format=float_format, **options
+        )
+    return text
+
+
+def _safe(table: pd.DataFrame, formatted: Callable[[float], str] | None) -> pd.DataFrame:
+    named = with_text_names(table)
     cells = {j: _cells(column, formatted) for j, (_, column) in enumerate(named.items())}
     safe = pd.DataFrame(cells, index=range(len(named)))
     safe.index, safe.columns = _index(named.index), _index(named.columns)
-    return safe.to_csv(file, float_format=float_format, **options)
+    return safe
 
 
 def _cells(column: pd.Series, formatted: Callable[[float], str] | None) -> Any:

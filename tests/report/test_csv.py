@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pm_match.report import csv as written
 from pm_match.report.csv import as_text, write_csv
 
 FORMULAS = ['=HYPERLINK("http://x","y")', "+1+1", "@SUM(A1)", "-2+3", "\t=1", "\r=1"]
@@ -34,6 +35,20 @@ def test_labels_that_are_numbers_or_plain_stay():
         assert as_text(label) == label
     table = pd.DataFrame({"object": ["-12", "x"], "n": [1, 2]})
     assert write_csv(table, index=False) == table.to_csv(index=False)
+
+
+@pytest.mark.parametrize("cells", [1, 7, 100])
+def test_files_are_written_some_rows_at_a_time(cells, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(10, 3)), rng.permutation(10) / 2.0, ["=a", "b", "c"])
+    table["partner"] = [f"é{i}" for i in range(10)]
+    whole = write_csv(table, float_format="%.3g")
+    monkeypatch.setattr(written, "_CELLS", cells)
+    file = tmp_path / "table.csv"
+    file.write_text("of before")
+    for own, text in ((table, whole), (table[:0], write_csv(table[:0]))):
+        assert write_csv(own, file, float_format="%.3g") is None
+        assert file.read_text("utf-8") == text
 
 
 def test_numbers_are_written_as_pandas_writes_them():
