@@ -81,7 +81,6 @@ PROBABILITY = Parameter(
     _all(0.25, 0.5),
     _all(1e-10, 1.0 - 1e-10),
 )
-# None of these is told from zero.
 PROBABILITIES = Parameter(
     laws.DIRICHLET,
     np.exp,

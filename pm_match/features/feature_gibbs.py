@@ -140,7 +140,6 @@ class FeatureGibbs(PartitionStep):
         self._isometric = {name for own in features.sliced for name in own.names}
         alone = {p.name for p in self._parameters if p.update in ("normal", "slice", "prior")}
         self._alone = alone - self._isometric
-        self._direction = np.empty(features.n_factors)
         regressed = _regressed(features) if self.permute else set()
         turned = {i.domain for i in features.sliced} if self.permute else set()
         self._exchanges = Exchanges(model, features, regressed)
@@ -327,7 +326,8 @@ class FeatureGibbs(PartitionStep):
         mean, precision = (
             np.ascontiguousarray(np.concatenate(own)) for own in zip(*priors, strict=True)
         )
-        rescale(self.rng, w, mean, precision, z, r, 2 * k, self._direction)
+        room = np.empty(k), np.empty(len(w) + len(z))
+        rescale(self.rng, w, mean, precision, z, r, 2 * k, *room)
         factors[:, :k] = self.rng.standard_normal((len(factors), k)) / np.sqrt(r)
         factors[held, :k] = z
         ends = np.cumsum([len(own) for own in projections.values()])[:-1]

@@ -41,12 +41,12 @@ def _slice(rng, quadratic, linear, square, exponent):
 
 
 @entry
-def rescale(rng, w, mean, precision, z, tau, n_directions, u):
+def rescale(rng, w, mean, precision, z, tau, n_directions, u, along):
     """Draw the scale along `n_directions` random directions, updating `w` and `z` in place.
 
     `w` (M, K): projections of all domains; `mean`, `precision` (M, K): of their independent normal
     priors; `z` (J, K): latent vectors of the occupied clusters; the others are to be drawn anew
-    afterwards. `tau`: prior precision of the latent vectors; `u` (K,): scratch.
+    afterwards. `tau`: prior precision of the latent vectors; `u` (K,), `along` (M + J,): scratch.
     """
     n_features, n_factors = w.shape
     n_clusters = z.shape[0]
@@ -54,12 +54,14 @@ def rescale(rng, w, mean, precision, z, tau, n_directions, u):
         _draw_direction(rng, u)
         quadratic = 0.0
         for j in range(n_clusters):
-            along = dot(z[j], u)
-            quadratic += along * along
+            own = dot(z[j], u)
+            along[n_features + j] = own
+            quadratic += own * own
         linear = 0.0
         square = 0.0
         for m in range(n_features):
-            along = dot(w[m], u)
+            own = dot(w[m], u)
+            along[m] = own
             # Sums of each row's own: one row need not wait for the other.
             pull = 0.0
             width = 0.0
@@ -67,11 +69,11 @@ def rescale(rng, w, mean, precision, z, tau, n_directions, u):
                 weight = precision[m, k] * u[k]
                 pull += weight * (w[m, k] - mean[m, k])
                 width += weight * u[k]
-            linear += along * pull
-            square += along * along * width
+            linear += own * pull
+            square += own * own * width
         t = _slice(rng, tau * quadratic, linear, square, n_clusters - n_features)
-        _stretch_rows(z, exp(t) - 1.0, u)
-        _stretch_rows(w, exp(-t) - 1.0, u)
+        _stretch_rows(z, exp(t) - 1.0, along[n_features:], u)
+        _stretch_rows(w, exp(-t) - 1.0, along, u)
 
 
 @entry
@@ -120,9 +122,8 @@ def _draw_direction(rng, u):
 
 
 @part
-def _stretch_rows(matrix, s, u):
-    """Multiply a matrix by I + s u u' from the right."""
+def _stretch_rows(matrix, s, along, u):
+    """Multiply a matrix by I + s u u' from the right; `along`: its product with u."""
     for i in range(matrix.shape[0]):
-        along = dot(matrix[i], u)
         for j in range(u.shape[0]):
-            matrix[i, j] += s * along * u[j]
+            matrix[i, j] += s * along[i] * u[j]

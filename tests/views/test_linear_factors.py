@@ -272,7 +272,7 @@ def test_scales_are_exchanged_without_a_change_of_law():
         w = mean + rng.standard_normal((3, 2)) / np.sqrt(precision)
         z = rng.standard_normal((4, 2)) / np.sqrt(tau)
         moved, latent = w.copy(), z.copy()
-        rescale(rng, moved, mean, precision, latent, tau, 4, np.empty(2))
+        rescale(rng, moved, mean, precision, latent, tau, 4, np.empty(2), np.empty(7))
         assert np.allclose(moved @ latent.T, w @ z.T)
         assert not np.allclose(latent, z, atol=1e-6)
         away = precision * (moved - mean) ** 2

@@ -90,7 +90,7 @@ class FactorGibbs(PartitionStep):
         found = row_solves.kernels() if missing else []
         if self.exchange and self.part.own:
             row, square = np.zeros(1), np.zeros((1, 1))
-            found.append(job(rescale, self.rng, square, square, square, square, 1.0, 1, row))
+            found.append(job(rescale, self.rng, square, square, square, square, 1.0, 1, row, row))
         return found
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
@@ -148,7 +148,8 @@ class FactorGibbs(PartitionStep):
             w, centre, inverse = (
                 np.ascontiguousarray(np.concatenate(own)) for own in (loadings, *priors)
             )
-            rescale(self.rng, w, centre, inverse, z, precision[0, 0], 2 * k, np.empty(k))
+            room = np.empty(k), np.empty(len(w) + len(z))
+            rescale(self.rng, w, centre, inverse, z, precision[0, 0], 2 * k, *room)
             for loading, own in zip(entered, np.split(w, ends), strict=True):
                 points.write_factor(point, loading, own)
         c = points.exchange_centre(self.rng, point, number, z, prior)
