@@ -10,16 +10,20 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 from pymc.util import get_random_generator
+from scipy.special import logsumexp
 
 from pm_match.checks import check_seed
 from pm_match.matching import best_chain
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.log_predictive import log_predictive
 from pm_match.reading.coarsen import coarsenings
+from pm_match.reading.probe import evaluate
 from pm_match.sampling import sample
 
 # Above this shape of the tail of its weights, an object's estimate is not reliable.
 _LONG_TAIL = 0.7
+# No tail is fitted to the weights of fewer draws.
+_FEWEST = 25
 # Relative residuals below this are rounding.
 _ROUNDING = 1e-6
 
@@ -62,7 +66,7 @@ def compare_matchings(
     draws, tune, chains, random_seed, progressbar
         As in `sample`.
     num_draws : int, default 200
-        How many draws of the best chain to take, at most.
+        How many draws of the best chain to take, at most; at least 25.
 
     Returns
     -------
@@ -78,7 +82,8 @@ def compare_matchings(
     KeyError
         If `idata` lacks a model's draws.
     ValueError
-        If there are fewer than two models, or their data or objects differ.
+        If there are fewer than two models, their data or objects differ, or a chain has fewer
+        than 25 draws.
 
     References
     ----------
@@ -146,30 +151,45 @@ def compare_matchings(
 
 def _left_out(idata: xr.DataTree, model: Model, num_draws: int, progressbar: bool) -> xr.Dataset:
     """Give every object's log density given the others, and the shape of its weights' tail."""
-    # Importing it takes as long as importing PyMC.
-    from arviz_stats import loo
-
     own = best_chain(idata)
     kept = min(num_draws, own["posterior"].sizes["draw"])
+    if kept < _FEWEST:
+        raise ValueError(
+            f"expected at least {_FEWEST} draws of the best chain, to tell how long the tails of "
+            f"their weights are; found {kept}"
+        )
     told = entered = log_predictive(own, model, num_draws=kept, progressbar=progressbar)
     if coarsenings(model, model.observed_RVs):
         # Draws are weighed by what an object has told them, which is less than its density.
         entered = log_predictive(
             own, model, num_draws=kept, coarsened=True, progressbar=progressbar
         )
-    with warnings.catch_warnings():
-        # Long tails are told.
-        warnings.filterwarnings("ignore", "Estimated shape parameter")
-        log_weights, k = entered["log_likelihood"]["objects"].azstats.psislw(
-            r_eff=1.0, dim=SAMPLE_DIMS
-        )
-        estimate = loo(
-            told, var_name="objects", pointwise=True, log_weights=log_weights, pareto_k=k
-        )
-    clusters = float(own["sample_stats"]["n_occupied"].mean())
-    return xr.Dataset(
-        {"elpd": estimate.elpd_i, "k": estimate.pareto_k}, attrs={"clusters": clusters}
+    densities, counted = (
+        of["log_likelihood"]["objects"].stack(sample=SAMPLE_DIMS).to_numpy()
+        for of in (told, entered)
     )
+    found = [_one_left_out(*rows) for rows in zip(densities, counted, strict=True)]
+    elpd, k = np.array(found).T
+    return xr.Dataset(
+        {"elpd": ("all_objects", elpd), "k": ("all_objects", k)},
+        coords={"all_objects": told["log_likelihood"]["all_objects"]},
+        attrs={"clusters": float(own["sample_stats"]["n_occupied"].mean())},
+    )
+
+
+def _one_left_out(told: NDArray, entered: NDArray) -> tuple[float, float]:
+    """Give an object's log density given the others, from those in draws (S,) given it too."""
+    # Importing it takes as long as importing PyMC.
+    from arviz_stats.base import array_stats
+
+    try:
+        with warnings.catch_warnings():
+            # Long tails are told.
+            warnings.filterwarnings("ignore", "Estimated shape parameter")
+            log_weights, k = array_stats.psislw(entered, r_eff=1.0)
+    except ValueError:  # the largest weights are all equal: there is no tail
+        log_weights, k = -entered - logsumexp(-entered), -np.inf
+    return float(logsumexp(log_weights + told)), float(k)
 
 
 # -- units ----------------------------------------------------------------------------------------
@@ -199,7 +219,7 @@ def _log_units(first: str, reference: Model, name: str, model: Model) -> float:
 
 def _observed(model: Model) -> dict[str, NDArray]:
     values = {str(rv.name): model.rvs_to_values[rv] for rv in model.observed_RVs}
-    return {name: np.asarray(value.data) for name, value in values.items()}
+    return {name: evaluate(value) for name, value in values.items()}
 
 
 def log_unit(x: NDArray, y: NDArray) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from pm_match.matching.objects import in_order, objects_of
@@ -45,8 +46,8 @@ def adjusted_rand_index(true: Mapping[str, ArrayLike], found: Mapping[str, Array
     TypeError
         If `true` or `found` is not a mapping.
     ValueError
-        If the domains or their objects differ, labels are not one-dimensional, or
-        there are fewer than two objects.
+        If the domains or their objects differ, labels are not one-dimensional or some are
+        missing, or there are fewer than two objects.
 
     References
     ----------
@@ -133,8 +134,8 @@ def matching_adjusted_rand_index(
     TypeError
         If the arguments are neither all mappings nor all sequences.
     ValueError
-        If the networks or their objects differ, labels are not one-dimensional or
-        not numbers, relevance is neither 0 nor 1, or fewer than two networks have objects.
+        If the networks or their objects differ, labels are not one-dimensional or some are
+        missing, relevance is neither 0 nor 1, or fewer than two networks have objects.
 
     References
     ----------
@@ -194,6 +195,13 @@ def _by_name(kind: str, name: str, labels: Any) -> dict[Hashable, Any]:
                 f"{name}, {kind} {key!r}: expected one label for each object; found shape "
                 f"{np.shape(vector)}"
             )
+        values = np.ma.asarray(vector)
+        missing = np.flatnonzero(np.ma.getmaskarray(values) | pd.isna(values.data))
+        if len(missing):
+            raise ValueError(
+                f"{name}, {kind} {key!r}: expected no missing values; found {len(missing)}, the "
+                f"first at position {missing[0]}"
+            )
     return vectors
 
 
@@ -233,8 +241,6 @@ def _same(
 def _codes(name: str, labels: Mapping[Hashable, np.ndarray], relevance: Any) -> np.ndarray:
     """Give each cluster of all networks' objects a number, and the irrelevant ones one more."""
     pooled = np.concatenate(list(labels.values()))
-    if pooled.dtype.kind == "f" and np.isnan(pooled).any():
-        raise ValueError(f"{name}: expected labels; found NaN")
     codes = np.unique(pooled, return_inverse=True)[1].reshape(-1)
     irrelevant = pooled < 0 if pooled.dtype.kind in "if" else np.zeros(len(pooled), dtype=bool)
     if relevance is not None:

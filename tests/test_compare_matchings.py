@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import scipy
 
@@ -78,6 +79,45 @@ def test_different_data_are_refused():
         pmm.compare_matchings({"one": one, "alone": alone})
     with pytest.raises(ValueError, match="expected at least two to compare; found 1"):
         pmm.compare_matchings({"one": one})
+
+
+def test_data_may_be_in_shared_variables():
+    def declared(n_clusters, x):
+        with pm.Model() as model:
+            weights = pm.Dirichlet("weights", np.ones(n_clusters))
+            cluster = pm.Categorical("cluster_a", weights, shape=len(x))
+            rate = pm.Gamma("rate", 2.0, 0.5, shape=n_clusters)
+            pm.Poisson("x", rate[cluster], observed=pm.Data("counts", x))
+        return model
+
+    def compared(*other):
+        models = {"one": declared(2, np.arange(6)), "two": declared(3, np.array(other))}
+        return pmm.compare_matchings(
+            models, draws=25, tune=10, chains=1, random_seed=1, progressbar=False
+        )
+
+    assert set(compared(0, 1, 2, 3, 4, 5).index) == {"one", "two"}
+    with pytest.raises(ValueError, match="expected the data of 'x' in 'two' to be those in 'one'"):
+        compared(0, 1, 2, 3, 4, 6)
+
+
+def test_few_draws_are_refused():
+    model = pmm.models.table_clusters(two_clusters(), 2)
+    with pytest.raises(ValueError, match=r"at least 25 draws of the best chain, .*; found 24"):
+        pmm.compare_matchings({"one": model, "two": model}, draws=24, tune=5, progressbar=False)
+
+
+def test_known_parameters_leave_nothing_to_weigh():
+    x, rates = np.arange(6), np.array([2.0, 5.0])
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster_a", [0.25, 0.75], shape=6)
+        pm.Poisson("x", pt.as_tensor(rates)[cluster], observed=x)
+    found = pmm.compare_matchings(
+        {"one": model, "two": model}, draws=25, tune=5, chains=1, progressbar=False
+    )
+    exact = np.log(scipy.stats.poisson.pmf(x[:, None], rates) @ [0.25, 0.75]).sum()
+    assert found["elpd"].to_list() == pytest.approx([exact, exact])
+    assert (found["unsure"] == 0.0).all()
 
 
 def test_of_coarsened_data_each_object_is_left_out_as_it_has_entered():

@@ -73,6 +73,27 @@ def test_bad_input(true, found, error, message):
         adjusted_rand_index(true, found)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.ma.masked_equal([0, 0, 9], 9),
+        [0.0, 0.0, np.nan],
+        ["x", "x", None],
+        pd.Series([0, 0, None], dtype="Int64"),
+        pd.Categorical(["x", "x", None]),
+    ],
+    ids=["masked", "nan", "none", "nullable", "categorical"],
+)
+def test_labels_that_are_not_known_are_no_cluster(labels):
+    message = "'a': expected no missing values; found 1, the first at position 2"
+    whole = {"a": [0, 0, 1], "b": [0]}
+    for index in (adjusted_rand_index, matching_adjusted_rand_index):
+        with pytest.raises(ValueError, match=f"true, .* {message}"):
+            index({**whole, "a": labels}, whole)
+        with pytest.raises(ValueError, match=f"found, .* {message}"):
+            index(whole, {**whole, "a": labels})
+
+
 def by_pairs(true, found):
     """Count the paper's h_1 to h_4 pair by pair, and put them into eq 19 and 20."""
     h = {1: 0, 2: 0, 3: 0, 4: 0}
@@ -187,7 +208,11 @@ def test_matching_index_is_exact_for_many_objects():
         (([[0], [0]], [[0], [0, 1]]), ValueError, "network 1: .* found 1 in true and 2 in found"),
         (([[0, 1]], [[0, 1]]), ValueError, r"at least two networks with objects.*\[2\]"),
         (([[0, 1], []], [[0, 1], []]), ValueError, r"two networks with objects.*\[2, 0\]"),
-        (([[0], [np.nan]], [[0], [0]]), ValueError, "true: expected labels; found NaN"),
+        (
+            ([[0], [np.nan]], [[0], [0]]),
+            ValueError,
+            "true, network 1: expected no missing values; found 1, the first at position 0",
+        ),
     ],
     ids=["mixed", "type", "number", "names", "dims", "lengths", "one", "empty", "nan"],
 )

@@ -27,6 +27,8 @@ def given_labels(labels: Mapping[Any, Any], draws: SetDraws) -> NDArray[np.int64
         n = variable.shape[-1]
         part = labels[key]
         values = np.asarray(part)
+        if np.ma.is_masked(part):
+            raise ValueError(f"labels of {name!r}: expected all {n}; found masked ones")
         if values.shape != (n,) or values.dtype.kind not in "iu":
             raise ValueError(
                 f"labels of {name!r}: expected {n} whole numbers, one for each object; "

@@ -499,6 +499,9 @@ def test_labels_that_do_not_fit():
         ValueError, match=r"labels of 'cluster_a': expected 7 whole numbers.*\(6,\)"
     ):
         pmm.partition_loss(idata, {"cluster_a": np.zeros(6, int)})
+    masked = np.ma.masked_equal([0, 0, 0, 0, 0, 0, 9], 9)
+    with pytest.raises(ValueError, match="labels of 'cluster_a': expected all 7; found masked"):
+        pmm.partition_loss(idata, {"cluster_a": masked}, var_names=["cluster_a"])
     with pytest.raises(KeyError, match=r"no labels of 'cluster_b'"):
         pmm.partition_loss(idata, {"cluster_a": np.zeros(7, int)}, var_names=["cluster_b"])
     others = pmm.partition_estimate(idata).assign_coords(a_object=list("qrstuvw"))
