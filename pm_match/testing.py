@@ -11,6 +11,7 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.distributions.transforms import CircularTransform
 from pymc.model.core import Model
 from scipy.special import betaln, logsumexp
 
@@ -327,8 +328,9 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
 
     .. math:: E[\nabla \log p(x)] = 0, \qquad E[x\, \nabla \log p(x)^\top] = -I
 
-    (Stein's identity), which is seen entry by entry, and along some random pairs of directions. For
-    every entry of what is discrete, values that follow on one another have
+    (Stein's identity), which is seen entry by entry, and along some random pairs of directions; of
+    angles, :math:`E[\sin x\, \nabla \log p(x)] = -E[\cos x]`. For every entry of what is discrete,
+    values that follow on one another have
 
     .. math:: E\left[\frac{p(x + 1)}{p(x)}\right] = \Pr(p(x - 1) > 0).
     """
@@ -350,9 +352,14 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
             evidence.draw(rng, point, drawn[-1])
     new = {name: np.stack([own[name] for own in drawn]) for name in point}
     (slope,) = slopes(new)
-    x = np.concatenate([new[value.name].reshape(n_draws, -1) for value in values], axis=1)
-    pairs = (x @ one.T) * (slope @ other.T) + np.sum(one * other, axis=1)
-    moments = np.concatenate([slope, x * slope + 1.0, pairs, *_steps(model, new, discrete)], axis=1)
+    angles = [isinstance(model.rvs_to_transforms[model[name]], CircularTransform) for name in names]
+    stein = [
+        _stein(new[value.name].reshape(n_draws, -1), angle)
+        for value, angle in zip(values, angles, strict=True)
+    ]
+    x, dx = (np.concatenate(part, axis=1) for part in zip(*stein, strict=True))
+    pairs = (x @ one.T) * (slope @ other.T) + dx @ (one * other).T
+    moments = np.concatenate([slope, x * slope + dx, pairs, *_steps(model, new, discrete)], axis=1)
     means = np.mean(moments, axis=0)
     errors = np.std(moments, axis=0) / np.sqrt(n_draws)
     z = np.abs(means / np.maximum(errors, 1e-12))
@@ -366,6 +373,11 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
     assert z.max() < 5.0, (
         f"draws of {every}: Stein's identity fails by {z.max():.1f} standard errors ({where})"
     )
+
+
+def _stein(x: NDArray, angle: bool) -> tuple[NDArray, NDArray]:
+    """Return a function of values that Stein's identity holds for, and its derivative."""
+    return (np.sin(x), np.cos(x)) if angle else (x, np.ones_like(x))
 
 
 def _steps(model: Model, points: Mapping[str, NDArray], names: Sequence[str]) -> list[NDArray]:

@@ -197,6 +197,17 @@ def test_what_floats_do_not_hold_is_no_other_model(declared):
     pmm.sample(8, tune=8, chains=1, model=declared(), random_seed=1, **quiet)
 
 
+def test_angles_have_an_identity_of_their_own():
+    """Half of these are next to where they wrap."""
+    mean, kappa = 3.0, 1.5
+    x = np.random.default_rng(0).vonmises(mean, kappa, (100_000, 1))
+    sine, slope = testing._stein(x, True)
+    for claimed in (kappa, 1.1 * kappa):
+        moment = sine * -claimed * np.sin(x - mean) + slope
+        z = abs(moment.mean()) / (moment.std() / np.sqrt(len(x)))
+        assert (z < 4.0) == (claimed == kappa)
+
+
 def wrong_columns(monkeypatch):
     right = Columns.hyper
     monkeypatch.setattr(Columns, "hyper", lambda self, point: 1.1 * right(self, point))
