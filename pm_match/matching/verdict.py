@@ -39,6 +39,11 @@ def verdict(
             lines.append(
                 f"{of}The clusters hardly tell objects apart, so a match says little about a pair."
             )
+        elif not one_draw and len(sizes) == 1 and not (inside["confidence"] > SURE).any():
+            lines.append(
+                f"{of}Draws often keep apart what is in one cluster here: "
+                "partition_estimate(loss='ari') divides more."
+            )
     told = read_draws(idata, group)[sample_dims[0]].to_numpy()
     return [*lines, *_chains(diagnosis, told, one_draw)]
 

@@ -25,6 +25,9 @@ from pm_match.tables.domains import as_domains
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Colours reach so many standard deviations at least.
+_LEAST = 0.1
+
 
 def plot_clusters(
     labels: xr.Dataset | Mapping[str, Any],
@@ -76,7 +79,8 @@ def plot_clusters(
     size = 1.8 + sum(widths) + 0.8 * len(tables), 1.6 + 0.6 * tall + 0.32 * len(shown)
     figure, axes = panels(len(tables), figsize=figsize or size, width_ratios=widths)
     means = {name: _profiles(table.values, found[name], shown) for name, table in tables.items()}
-    top = max(float(np.nanmax(np.abs(mean))) for mean in means.values())
+    # Means that are all near zero, as those of one cluster are, have no colour.
+    top = max(_LEAST, *(float(np.nanmax(np.abs(mean))) for mean in means.values()))
     for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
         image = axis.imshow(
             np.ma.masked_invalid(means[name]),

@@ -132,6 +132,28 @@ def test_noise_is_called_noise():
     assert "hardly tell objects apart" in " ".join(result.verdict())
 
 
+def test_one_cluster_of_what_draws_divide_is_called_so():
+    """Two halves, of which draws have many objects wrong, or few."""
+
+    def halves(wrong):
+        rng = np.random.default_rng(0)
+
+        def labels(name):
+            half = np.arange(N[name]) % 2
+            return np.where(rng.random((40, N[name])) < wrong, 1 - half, half)
+
+        return drawn([labels] * 2)
+
+    result = halves(0.15)
+    assert len(result.clusters) == 1
+    assert result.verdict()[1].startswith("Draws often keep apart what is in one cluster here")
+    divided = pmm.partition_estimate(result.kept, loss="ari")
+    assert len(pmm.cluster_sizes(divided)) == 2
+    few = halves(0.1)
+    assert len(few.clusters) == 2
+    assert "keep apart" not in " ".join(few.verdict())
+
+
 def test_one_chain_says_so():
     assert "There is only one chain: others" in drawn([sure]).verdict()[1]
 

@@ -15,6 +15,14 @@ def test_clusters_shows_standardised_means(domains):
     np.testing.assert_allclose(axes[1].images[0].get_array(), expected)
 
 
+def test_means_that_are_rounding_have_no_colour(domains):
+    one = {name: np.zeros(len(own), int) for name, own in domains.items()}
+    (image, *_) = panels(plots.plot_clusters(one, domains))[0].images
+    colours = image.to_rgba(image.get_array())
+    none = image.to_rgba(np.zeros(image.get_array().shape))
+    np.testing.assert_allclose(colours, none, atol=0.02)
+
+
 def test_clusters_leaves_absent_ones_blank(domains):
     labels = datasets.true_labels(domains)
     labels["a"] = np.where(labels["a"] == 2, 0, labels["a"])
