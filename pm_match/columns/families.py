@@ -22,6 +22,7 @@ from pm_match.columns.conjugate import (
     NormalGammaPrior,
     NormalPrior,
 )
+from pm_match.columns.term import GAMMA
 from pm_match.prediction.mixture import draw_categories
 
 Array = NDArray[np.float64]
@@ -63,6 +64,13 @@ class Family:
     def categories(self) -> bool:
         """Whether a cell is a category."""
         return self.name == "Categorical"
+
+    def coarsened(self, values: Array, known: Array, power: float) -> tuple[Statistics, float]:
+        """Statistics, and what only the data enter, of densities that count to a power."""
+        cell, category, found = self.statistics(values, known)
+        # Of a weight and a mean, the weight.
+        found = found * (power if self.prior.code <= GAMMA else [power, 1.0])
+        return (cell, category, found), power * float(np.sum(self.log_base(values, known)))
 
     def log_density(self, values: Array, parameters: list[Array], known: Array) -> Array:
         """Log density of every cell, by the plain formula."""

@@ -56,14 +56,13 @@ class Cells:
     # variables; and the values
     varying: Callable[[Point], list[NDArray[np.float64]]] | None = None
     values: NDArray[np.float64] | None = None
+    power: float = 1.0  # to which densities of observed cells count
 
     def at(self, point: Point) -> tuple[Statistics, float]:
         """Return sufficient statistics, and what only the data enter, at a point."""
         if self.varying is None or self.values is None:
             return self.statistics, self.log_base
-        known = self.varying(point)[0]
-        log_base = float(self.family.log_base(self.values, known).sum())
-        return self.family.statistics(self.values, known), log_base
+        return self.family.coarsened(self.values, self.varying(point)[0], self.power)
 
     def missing_known(self, point: Point) -> NDArray[np.float64]:
         """Return what is known of missing cells."""

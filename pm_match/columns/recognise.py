@@ -7,7 +7,7 @@ every label of every object, and the declared densities against the family's.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from pm_match.columns.term import NORMAL
 from pm_match.reading import laws
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.coarsen import coarsened, powers
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common_prior
 from pm_match.reading.owners import binary_digits, from_digits
@@ -86,7 +87,9 @@ def why_not(context: Context, rv: RV) -> str | None:
         return found
     for theta in found.theta:
         for child in context.ancestry.strangers(theta, [rv, *found.theta]):
-            own = None if child in context.model.potentials else look(context, child)
+            coarse = context.once(coarsened, child) if child in context.model.potentials else None
+            seen = child if coarse is None else coarse[0]
+            own = None if seen in context.model.potentials else look(context, seen)
             if not isinstance(own, Reading) or own.theta != found.theta:
                 return (
                     f"{child.name!r} depends on {theta.name!r} too, which could then not be "
@@ -315,17 +318,19 @@ class ColumnsCandidate:
 
     clustering: int
     readings: list[Reading]  # of observed variables, and of what holds their missing values
+    # by the coarsened ones of these, the potential that says so, and the power
+    powers: dict[RV, tuple[RV, float]] = field(default_factory=dict)
 
     @property
     def covered(self) -> list[RV]:
         """The claimed variables that it is evidence of."""
-        return [own.rv for own in self.readings]
+        return [*(own.rv for own in self.readings), *(one for one, _ in self.powers.values())]
 
     @property
     def checked(self) -> list[RV]:
         """The variables whose declared densities are looked at."""
         theta = self.readings[0].theta
-        return [*self.covered, *(theta[:1] if len(theta) > 1 else ())]
+        return [*(own.rv for own in self.readings), *(theta[:1] if len(theta) > 1 else ())]
 
     def verified(
         self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
@@ -344,7 +349,12 @@ class ColumnsCandidate:
             parameters=tuple(str(rv.name) for rv in theta),
             shapes=tuple(context.shapes[rv.name] for rv in theta),
             cells=tuple(
-                _cells(context, own, missing.get(context.whole_name(own.rv)))
+                _cells(
+                    context,
+                    own,
+                    missing.get(context.whole_name(own.rv)),
+                    self.powers[own.rv][1] if own.rv in self.powers else 1.0,
+                )
                 for own in self.readings
                 if not context.is_missing(own.rv)
             ),
@@ -357,7 +367,8 @@ def columns_candidates(
 ) -> list[ColumnsCandidate]:
     """Group variables by the parameters that they share."""
     found: dict[tuple, ColumnsCandidate] = {}
-    for rv in values:
+    coarse = powers(context, values)
+    for rv in (rv for rv in values if rv not in context.model.potentials):
         own = look(context, rv)
         assert isinstance(own, Reading)
         number = next(n for n, c in enumerate(clusterings) if own.assignment in c.assignments)
@@ -370,7 +381,10 @@ def columns_candidates(
         if not context.is_missing(rv):
             _values(context, own)
         key = (number, *own.theta)
-        found.setdefault(key, ColumnsCandidate(number, [])).readings.append(own)
+        candidate = found.setdefault(key, ColumnsCandidate(number, []))
+        candidate.readings.append(own)
+        if rv in coarse:
+            candidate.powers[rv] = coarse[rv]
     for candidate in found.values():
         theta = candidate.readings[0].theta
         for rv in theta:
@@ -397,7 +411,7 @@ def _values(context: Context, own: Reading) -> NDArray[np.float64]:
     return values
 
 
-def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
+def _cells(context: Context, own: Reading, missing: Reading | None, power: float) -> Cells:
     """Make the record of an observed variable, and of what holds its missing values."""
     values, known = _values(context, own), own.known.ravel()
     family, order = own.family, context.order(own.rv, own.object.shape)
@@ -415,6 +429,7 @@ def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
                 for sd, shape in zip(at(point), shapes, strict=True)
             ]
 
+    statistics, log_base = family.coarsened(values, known, power)
     return Cells(
         name=context.whole_name(own.rv),
         assignment=own.assignment.name,
@@ -422,8 +437,8 @@ def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
         object=own.object.ravel(),
         column=own.column.ravel(),
         known=known,
-        statistics=family.statistics(values, known),
-        log_base=float(np.sum(family.log_base(values, known))),
+        statistics=statistics,
+        log_base=log_base,
         layout=_layout(context, own, missing, order),
         missing=None
         if missing is None
@@ -438,6 +453,7 @@ def _cells(context: Context, own: Reading, missing: Reading | None) -> Cells:
         ),
         varying=read,
         values=None if read is None else values,
+        power=power,
     )
 
 

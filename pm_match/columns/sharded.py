@@ -33,6 +33,7 @@ class _Variable:
     column: NDArray[np.int64]
     known: NDArray[np.float64]
     width: int | None  # see `Scorer.widths`
+    power: float  # to which densities count
 
 
 class ColumnsScorer(Scorer):
@@ -56,7 +57,7 @@ class ColumnsScorer(Scorer):
     def _sufficient(self, own: _Variable, values: NDArray) -> NDArray[np.float64]:
         """Sufficient statistics t(x) of a variable's cells (n, R * k)."""
         x, known = self._cells(own, values)
-        cell, category, found = FAMILIES[own.family].statistics(x, known)
+        (cell, category, found), _ = FAMILIES[own.family].coarsened(x, known, own.power)
         if self.prior.code == DIRICHLET:
             dense = np.zeros((len(x), self.n_categories))
             dense[cell, category] = found[:, 0]
@@ -121,7 +122,7 @@ class ShardedColumns(ShardedEvidence):
                     "every row"
                 )
             family, width = FAMILIES.index(cells.family), next(iter(layout.shape[1:]), None)
-            own = _Variable(cells.name, family, layout.column, layout.known, width)
+            own = _Variable(cells.name, family, layout.column, layout.known, width, cells.power)
             by_assignment.setdefault(cells.assignment, []).append(own)
         self.scorers = {
             name: ColumnsScorer(columns.prior, own, columns.n_columns, columns.n_categories)

@@ -16,6 +16,7 @@ from pm_match.checks import (
     check_identifier,
     check_option,
     check_positive,
+    check_power,
     plain,
     type_name,
 )
@@ -29,6 +30,7 @@ from pm_match.models.declare import (
     imputing,
     warn_of_levels,
 )
+from pm_match.reading.coarsen import coarsen
 from pm_match.tables.domains import as_labels
 
 _PARAMETERS = {
@@ -54,6 +56,7 @@ def mixture(
     weights: Literal["stick-breaking", "dirichlet", "uniform"] = "stick-breaking",
     links: Links = None,
     known: Mapping[str, Any] | None = None,
+    power: float = 1.0,
 ) -> pm.Model:
     r"""Declare a mixture of one table with mixed columns, or of several that share some columns.
 
@@ -95,6 +98,9 @@ def mixture(
         Objects known to share a cluster, by the names of tables, as in `projected_clusters`.
     known : mapping, optional
         Labels that are known, as in `projected_clusters`.
+    power : float, default 1.0
+        To which the densities of all data count (`coarsen`). Below 1, clusters whose columns are
+        correlated, or not quite of their family, split less easily; `choose_power` finds one.
 
     Returns
     -------
@@ -137,6 +143,7 @@ def mixture(
     check_positive("concentration", concentration)
     check_option("weights", weights, WEIGHTS)
     check_known(known, frames)
+    check_power("power", power)
     groups = _groups(frames, _kinds(frames, columns or {}), _owners(frames, shared))
     _check_names(groups)
     for group in groups:
@@ -151,9 +158,14 @@ def mixture(
     with pm.Model(coords=coords) as model:
         prior = cluster_weights(weights, n_clusters, concentration)
         cluster = {name: assignment(name, prior, f"{name}_object", known) for name in frames}
+        labels = list(model.observed_RVs)
         with imputing():
             for group in groups:
                 group.declare(model, cluster)
+        if power < 1.0:
+            for variable in model.observed_RVs:
+                if variable not in labels:
+                    coarsen(f"coarsened_{variable.name}", variable, power)
         declare_links(links, list(frames))
     return model
 

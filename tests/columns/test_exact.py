@@ -144,6 +144,36 @@ def test_several_values_of_every_object(family, several):
     testing.check_law(model, n_sweeps=20_000)
 
 
+def coarsened(model):
+    """Let the densities of every table count to a power of its own."""
+    observed = list(model.observed_RVs)
+    with model:
+        for rv, power in zip(observed, (0.4, 0.75), strict=False):
+            pmm.coarsen(f"coarsened_{rv.name}", rv, power)
+    structure = read(model)
+    assert not structure.refusals
+    assert [own.kind for own in structure.components[0].evidence] == ["columns"]
+    return model
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_densities_to_a_power(family):
+    testing.check_kind(coarsened(declared(family)), n_sweeps=60_000)
+
+
+@pytest.mark.parametrize("family", HOLED)
+def test_missing_values_beside_densities_to_a_power(family):
+    model = coarsened(declared(family, missing=True))
+    testing.check_scores(model)
+    testing.check_running_state(model, n_moves=1000)
+    testing.check_declared_density(model)
+    testing.check_draws(model)
+
+
+def test_noise_that_is_free_beside_a_power():
+    testing.check_kind(coarsened(with_free_noise()), n_sweeps=30_000)
+
+
 def test_values_that_weigh_together_as_much_as_one():
     with pm.Model() as model:
         cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(T)), shape=3)

@@ -78,6 +78,42 @@ def test_predictives_are_ratios_of_evidence(family):
         assert found[label] == pytest.approx(after - before, abs=1e-8)
 
 
+@pytest.mark.parametrize("family", ["poisson", "categorical", "normal, known noise"])
+def test_a_new_object_counts_in_full_among_coarsened_ones(family):
+    """Its predictive is the density of its values, averaged over the parameters' conditional."""
+    from pm_match.prediction.new_objects import find_place, read_new_objects
+    from pm_match.prediction.predictive import Predictive
+    from pm_match.testing import collapsed_of, random_point
+
+    model, rng = declared(family), np.random.default_rng(1)
+    with model:
+        for rv in list(model.observed_RVs):
+            pmm.coarsen(f"coarsened_{rv.name}", rv, 0.4)
+    structure, point = read(model), random_point(model, rng)
+    predictive, state = Predictive(model, structure.components[0]), collapsed_of(model)
+    predictive.load(point)
+    state.load(point, state.labels(point))
+    x = np.asarray(model.rvs_to_values[model["b"]].data, np.float64)[:1]
+    new = read_new_objects(model, predictive, find_place(structure, "b"), x)
+    found = predictive.predictors[0].log_predictive(new.place, new.seen[0])[0, :-1]
+    (evidence,) = state.evidence
+    cells, prior = evidence.columns.cells[1], evidence.columns.prior
+    posterior = prior.posterior(evidence.columns.hyper(point), evidence.held())
+    logs = []
+    for _ in range(20_000):
+        natural = prior.natural(prior.draw(rng, posterior))
+        known = np.broadcast_to(cells.known[:M], (len(posterior), M))
+        values = np.broadcast_to(x, known.shape)
+        each = [
+            cells.family.log_density(values[k], [own[k] for own in natural], known[k])
+            for k in range(len(posterior))
+        ]
+        logs.append(np.sum(each, axis=1))
+    density = np.exp(logs)
+    error = density.std(axis=0) / np.sqrt(len(density))
+    assert (np.abs(density.mean(axis=0) - np.exp(found)) < 4.5 * error).all()
+
+
 def planted(seed=0):
     """Two tables over the same clusters, with columns of four families, some values missing."""
     rng, n = np.random.default_rng(seed), {"a": 120, "b": 90}

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import pm_match as pmm
+from pm_match.reading import read
 
 N_TRUE = 3
 
@@ -245,3 +246,31 @@ def test_two_tables_are_matched_by_what_they_share():
     assert together[same].mean() > 0.9
     assert together[~same].mean() < 0.05
     assert list(idata["posterior"]["mean"].coords["number"].to_numpy()) == ["height"]
+
+
+def test_all_data_count_to_a_power():
+    """Known labels apart. Clusters in which columns are correlated then stay whole."""
+    rng = np.random.default_rng(0)
+    shared, noise = rng.normal(size=(150, 1)), rng.normal(size=(150, 5))
+    x = np.repeat([0.0, 4.0, 8.0], 50)[:, None] + shared + 0.7 * noise
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    tables = {"one": frame[::2], "two": frame[1::2]}
+    found = {}
+    for power in (1.0, 0.5):
+        model = pmm.models.mixture(tables, power=power)
+        best = pmm.find_matching(model, starts=3, random_seed=0, progressbar=False)
+        found[power] = len(pmm.cluster_sizes(pmm.partition_estimate(best)))
+    assert found[1.0] > found[0.5] == 3
+    holed = {
+        "one": frame[::2].mask(frame[::2] > 9.0),
+        "two": frame[1::2].assign(kind=["x", "y", "y"] * 25),
+    }
+    model = pmm.models.mixture(holed, known={"one": np.arange(75) % 2 - 1}, power=0.5)
+    assert not read(model).refusals
+    assert names(model.potentials) == {
+        "coarsened_one_number_observed",
+        "coarsened_two_number",
+        "coarsened_two_kind",
+    }
+    with pytest.raises(ValueError, match="power: expected"):
+        pmm.models.mixture(tables, power=2.0)

@@ -6,16 +6,17 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+import pm_match as pmm
 from tests.sharded import references
 
 T = 3
 
 
 @cache
-def columns(family, alpha=1.3, alike=None):
+def columns(family, alpha=1.3, alike=None, power=1.0):
     """Columns of one family, of 3 and 2 objects; a free concentration if `alpha` is None.
 
-    `alike`: numbers of objects that have 1 in two columns.
+    `alike`: numbers of objects that have 1 in two columns; `power`: to which densities count.
     """
     rng = np.random.default_rng(5)
     data = {}
@@ -28,7 +29,9 @@ def columns(family, alpha=1.3, alike=None):
             s = pm.Categorical(f"cluster_{name}", p=w, shape=n)
             data[name] = np.ones((n, 2), int) if alike else _values(family, rng, n)
             _observe(family, name, parameters, s, data[name])
-    return model, data, references.of_columns(family, data)
+            if power < 1.0:
+                pmm.coarsen(f"coarsened_{name}", name, power)
+    return model, data, references.of_columns(family, data, power)
 
 
 def _parameters(family):

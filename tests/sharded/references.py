@@ -5,13 +5,13 @@ from scipy.special import betaln, gammaln
 from scipy.stats import halfnorm, multivariate_normal, multivariate_t, norm, poisson, t
 
 
-def of_columns(family, data):
+def of_columns(family, data, power=1.0):
     """Return log p(data | labels) of `models.columns`."""
     values = np.concatenate(list(data.values()))
 
     def log_evidence(labels):
         return sum(
-            column(family, values[labels == j, m], m)
+            column(family, values[labels == j, m], m, power)
             for j in np.unique(labels)
             for m in range(values.shape[1])
         )
@@ -19,13 +19,14 @@ def of_columns(family, data):
     return log_evidence
 
 
-def column(family, x, m):
+def column(family, x, m, power):
     """Log density of one column of one cluster, up to what no label enters."""
     n = len(x)
     if family == "Poisson":
+        total, exposure = power * x.sum(), power * n
         return (
-            gammaln(2.0 + x.sum()) - gammaln(2.0) + 2.0 * np.log(0.5)
-            - (2.0 + x.sum()) * np.log(0.5 + n)
+            gammaln(2.0 + total) - gammaln(2.0) + 2.0 * np.log(0.5)
+            - (2.0 + total) * np.log(0.5 + exposure)
         )  # fmt: skip
     if family == "Bernoulli":
         return betaln(0.7 + x.sum(), 1.2 + n - x.sum()) - betaln(0.7, 1.2)
@@ -35,7 +36,7 @@ def column(family, x, m):
         total = gammaln(after).sum() - gammaln(after.sum())
         return total - gammaln(prior).sum() + gammaln(prior.sum())
     if family == "Normal":
-        return multivariate_normal.logpdf(x, np.full(n, 0.3), 0.64 * np.eye(n) + 4.0)
+        return multivariate_normal.logpdf(x, np.full(n, 0.3), 0.64 / power * np.eye(n) + 4.0)
     # The mean is normal with half the precision, which is Gamma(2, 1).
     return multivariate_t.logpdf(x, np.full(n, 0.3), 0.5 * (np.eye(n) + 2.0), df=4.0)
 

@@ -38,6 +38,11 @@ def test_labels_have_their_law(case):
     check_law(CASES[case]())
 
 
+@pytest.mark.parametrize("family", ["Poisson", "Normal"])
+def test_labels_of_coarsened_columns_have_their_law(family):
+    check_law(models.columns(family, power=0.4))
+
+
 @pytest.mark.parametrize("case", ["Poisson", "features", "normals", "normals of one precision"])
 def test_labels_have_their_law_with_splits_and_merges(case):
     check_law(CASES[case](), n=4800, moves=True)
