@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -37,6 +38,8 @@ from pm_match.tables.standardise import standardise as scaled
 
 # Columns that are named in one line.
 _LISTED = 12
+# Pairs of names in one warning.
+_EXAMPLES = 3
 # Models of tables of numbers, and all that there are.
 _NUMERIC = ("table_clusters", "normal_clusters", "aligned_clusters", "projected_clusters")
 MODELS = (*_NUMERIC, "mixture", "relational_clusters")
@@ -498,6 +501,7 @@ def _look_at_tables(given, titles, ids, told):
             what = f"column {column!r} in any table"
             raise ValueError(f"columns: {no_such(what, sorted(everywhere), column)}")
     _agree(looked, titles)
+    _warn_of_spellings(looked)
     for name, found in looked.items():
         warned = [
             f"{column!r} ({own.use}: {own.note})" for column, own in found.items() if own.warn
@@ -635,6 +639,30 @@ def _agree(looked: Mapping[str, dict[str, Column]], titles: Mapping[str, str]) -
             if own.use != LEFT_OUT and len(uses[column]) > 1:
                 use = "count" if set(uses[column]) == {"count", "boolean"} else "number"
                 columns[column] = own._replace(use=use)
+
+
+def _warn_of_spellings(looked: Mapping[str, dict[str, Column]]) -> None:
+    """Warn of columns of different tables whose names differ in case, spaces and marks alone."""
+    spelled: dict[str, set[str]] = {}
+    apart: set[str] = set()
+    for columns in looked.values():
+        own: set[str] = set()
+        for column in (column for column, found in columns.items() if found.use != LEFT_OUT):
+            word = re.sub(r"[\W_]", "", column).casefold()
+            apart |= {word} & own
+            own.add(word)
+            spelled.setdefault(word, set()).add(column)
+    alike = [
+        " and ".join(map(repr, sorted(names)))
+        for word, names in spelled.items()
+        if len(names) > 1 and word not in apart and re.search(r"[^\W\d]", word)
+    ]
+    if alike:
+        more = f", and {len(alike) - _EXAMPLES} more" if len(alike) > _EXAMPLES else ""
+        warn(
+            f"columns {', '.join(alike[:_EXAMPLES])}{more}: expected one name in all tables, if "
+            "they hold the same; found different ones, so that they are not compared. Rename them"
+        )
 
 
 def _named_files(files: Iterable[Any]) -> dict[str, Path]:

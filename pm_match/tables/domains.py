@@ -302,7 +302,8 @@ def _unpack(where: str, table: Any) -> tuple[np.ndarray, Any, Any]:
         return _real(where, _two_dimensional(where, table).toarray()), None, None
     if isinstance(table, np.ndarray):
         return _real(where, _two_dimensional(where, table)), None, None
-    raise TypeError(f"{where}: expected {_ACCEPTED}; found {type_name(table)}")
+    instead = ": say table.to_pandas()" if hasattr(table, "to_pandas") else ""
+    raise TypeError(f"{where}: expected {_ACCEPTED}; found {type_name(table)}{instead}")
 
 
 def _check_columns(where: str, table: pd.DataFrame) -> None:

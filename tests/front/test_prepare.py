@@ -1,5 +1,6 @@
 """What is used of the data, what is not, and which model they get."""
 
+import re
 import warnings
 
 import numpy as np
@@ -77,6 +78,26 @@ def test_a_warning_names_what_is_left_out():
     found = pmm.prepare({"a": a}, id="sku", columns={"shop": "ignore", "sold": "number"})
     assert found.uses()["sold"] == "number"
     assert "a: left out are shop (as you said)." in str(found)
+
+
+def test_names_of_columns_that_are_spelled_in_two_ways_are_warned_of():
+    a = pd.DataFrame(RNG.normal(size=(20, 4)), columns=["Sepal.Length", "width ", "mass", "1.0"])
+    b = a.set_axis(["sepal_length", "Width", "mass", "10"], axis=1)
+    said = (
+        "columns 'Sepal.Length' and 'sepal_length', 'Width' and 'width ': expected one name in all "
+        "tables, if they hold the same; found different ones, so that they are not compared. "
+        "Rename them"
+    )
+    with pytest.warns(UserWarning, match=f"^{re.escape(said)}$"):
+        pmm.prepare({"a": a, "b": b})
+    # Where one table has both, they are not the same.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pmm.prepare({"a": a[["mass"]], "b": a[["mass"]].assign(Mass=a["1.0"])})
+        pmm.prepare({"a": a[["mass"]], "b": b[["mass"]]})
+    wide = pd.DataFrame(RNG.normal(size=(20, 5)), columns=list("pqrst"))
+    with pytest.warns(UserWarning, match="'P' and 'p', 'Q' and 'q', 'R' and 'r', and 2 more: "):
+        pmm.prepare({"a": wide, "b": wide.rename(columns=str.upper)})
 
 
 def test_columns_are_used_in_one_way_in_all_tables():
@@ -638,9 +659,9 @@ BAD = {
         "match: no argument 'drows'; did you mean 'draws'",
     ),
     "option of another": (
-        lambda: pmm.prepare({"a": frame()}).declare(power=0.5),
+        lambda: pmm.prepare({"a": frame()}).declare(n_factors=2),
         TypeError,
-        "mixture: no option 'power'",
+        "mixture: no option 'n_factors'",
     ),
     "standardise": (
         lambda: pmm.prepare({"a": frame()}, standardise=True),

@@ -211,6 +211,13 @@ def test_bad_name(names, error, message, x):
         as_domains(dict.fromkeys(names, x))
 
 
+def test_other_tables_are_to_be_made_dataframes():
+    table = xr.Dataset({"p": ("row", [1.0, 2.0]), "q": ("row", [3.0, 1.0])})
+    with pytest.raises(TypeError, match=r"type Dataset: say table.to_pandas\(\)$"):
+        as_domains({"a": table})
+    assert as_domains({"a": table.to_pandas()})["a"].n_features == 2
+
+
 def test_domains_must_be_a_mapping_of_at_least_one(x):
     with pytest.raises(TypeError, match=r"expected a mapping .* found an object of type list"):
         as_domains([x])
