@@ -509,6 +509,12 @@ def _look_at_tables(given, titles, ids, told):
         if warned:
             said = f"domain {titles[name]!r}: {'; '.join(warned)}."
             warn(said)
+        objects = tables[name].index
+        if not isinstance(objects, pd.RangeIndex) and set(map(str, objects)) == set(looked[name]):
+            warn(
+                f"domain {titles[name]!r}: rows and columns have the same names; if these are the "
+                "nodes of a network, say model='relational_clusters'"
+            )
         ends = tables[name].select_dtypes(exclude="number")
         if ends.shape[1] == 2 and tables[name].shape[1] <= 3:
             one, other = ends

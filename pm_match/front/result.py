@@ -404,7 +404,7 @@ class MatchResult:
 
     def __repr__(self) -> str:
         return "\n".join(
-            [*self.verdict(), "", self.clusters.to_string(), "", *self.prepared.words()]
+            [*self.verdict(), "", self._in_short().to_string(), "", *self.prepared.words()]
         )
 
     def _repr_html_(self) -> str:
@@ -412,9 +412,17 @@ class MatchResult:
         said = "".join(f"<p>{line}</p>" for line in others)
         used = "".join(f"<li>{escape(line)}</li>" for line in self.prepared.words())
         return (
-            f"<div><p><strong>{first}</strong></p>{said}{self.clusters.to_html(escape=True)}"
+            f"<div><p><strong>{first}</strong></p>{said}{self._in_short().to_html(escape=True)}"
             f"<details><summary>What was used</summary><ul>{used}</ul></details></div>"
         )
+
+    def _in_short(self) -> pd.DataFrame:
+        """Give `clusters`, those of a single object in one row."""
+        found = self.clusters
+        *kinds, labels = (found.index.get_level_values(k) for k in range(found.index.nlevels))
+        alone = (found.iloc[:, -1] == 1).to_numpy() & (labels != "irrelevant")
+        short = labels.astype(object).where(~alone, "alone").rename(labels.name)
+        return found.groupby([*kinds, short], sort=False).sum()
 
     # -- names -----------------------------------------------------------------------------------
 

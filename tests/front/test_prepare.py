@@ -228,6 +228,18 @@ class TestNetworks:
         model = found.declare()
         assert model.coords["b_word_object"] == ("Ball", "Tor")
 
+    def test_tables_that_look_like_matrices_are_asked_about(self):
+        people = list("pqrst")
+        knows = pd.DataFrame(RNG.integers(2, size=(5, 5)), people, people[::-1])
+        knows["p"] = 0
+        said = "domain 'a': rows and columns have the same names; if these are the nodes of a net"
+        with pytest.warns(UserWarning, match=said):
+            pmm.prepare({"a": knows, "b": frame()})
+        assert pmm.prepare({"a": knows}, model="relational_clusters").kind == "networks"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            pmm.prepare({"a": RNG.normal(size=(5, 5)), "b": pd.DataFrame(RNG.normal(size=(5, 5)))})
+
     def test_whole_numbers_at_the_ends_of_edges_are_names(self, tmp_path):
         lists = edges((1001, "u"), (50_000, "v"), (1001, "v"))
         lists.to_csv(tmp_path / "a.csv", index=False)

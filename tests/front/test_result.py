@@ -120,6 +120,30 @@ def test_clusters_of_one_domain_and_objects_alone():
     )
 
 
+def test_clusters_of_one_object_are_shown_in_one_row():
+    def apart(name):
+        labels = sure(name).copy()
+        labels[:, -2:] = [7, 8] if name == "a" else [9, 9]
+        return labels
+
+    relevance = np.ones((2, 40, 12), int)
+    relevance[..., 0] = 0
+    result = drawn([apart, apart], relevance=relevance)
+    rows = [line.split() for line in repr(result).splitlines()]
+    start = rows.index(["cluster"]) + 1
+    assert rows[start : start + 6] == [
+        ["0", "3", "3", "6"],
+        ["1", "3", "2", "5"],
+        ["2", "3", "2", "5"],
+        ["3", "0", "2", "2"],
+        ["alone", "2", "0", "2"],
+        ["irrelevant", "1", "0", "1"],
+    ]
+    assert "<th>alone</th>" in result._repr_html_()
+    assert result.clusters["total"].sum() == 21
+    assert len(result.clusters) == 7
+
+
 def test_objects_that_fit_no_cluster():
     relevance = np.ones((2, 40, 12), int)
     relevance[..., 5] = 0
