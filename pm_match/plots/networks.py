@@ -88,8 +88,10 @@ def plot_networks(
     half_tone = LinearSegmentedColormap.from_list("edges", ["white", _EDGE])
     for axis, (name, shade) in zip(axes.flat, shades.items(), strict=False):
         height, width = edges[name].shape
+        # Matplotlib blurs edges of cells as far as these are wide: so none is much wider than high.
+        down, across = (max(shade.shape) // size for size in shade.shape)
         image = axis.imshow(
-            shade,
+            shade.repeat(down, axis=0).repeat(across, axis=1),
             cmap=half_tone,
             vmin=0,
             vmax=top,

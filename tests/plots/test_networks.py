@@ -53,6 +53,21 @@ def test_networks_are_ordered_by_relevance_and_cluster(two_networks):
     assert [label.get_text() for label in b.get_yticklabels()] == ["0", "1"]
 
 
+def test_cells_that_are_wide_and_low_are_not_blurred():
+    """Two columns, one full, of many rows: no pixel is in between but at the edge."""
+    matrix = np.zeros((150, 2))
+    matrix[:, 0] = 1
+    labels = {"a": (np.arange(150) % 2, np.array([0, 1]))}
+    figure = plots.plot_networks(labels, {"a": matrix}, types=("row", "column"))
+    (axis, _), *_ = shown_networks(figure)
+    shown = np.asarray(figure.canvas.buffer_rgba())[..., 0].astype(float)
+    box = axis.get_window_extent()
+    middle = shown[int(shown.shape[0] - box.y0 - 0.37 * box.height)]
+    inside = middle[int(box.x0) + 3 : int(box.x1) - 3]
+    far = np.abs(np.arange(len(inside)) - len(inside) / 2) > 0.05 * len(inside)
+    assert np.ptp(np.unique(inside[far])[:-1]) <= 1.0  # but the white of the empty one
+
+
 def test_lines_frame_the_clusters_and_leave_irrelevant_objects_out(two_networks):
     networks, labels, _ = two_networks
     axis = plots.plot_networks(labels, networks).axes[0]
@@ -162,8 +177,8 @@ def test_bins_of_unequal_size_show_shares():
     network = np.zeros((700, 3))
     network[:, 1] = 1
     ((_, shown),) = shown_networks(plots.plot_networks({"a": (None, None)}, {"a": network}))
-    assert shown.shape == (500, 3)
-    np.testing.assert_array_equal(shown, np.tile([0.0, 1.0, 0.0], (500, 1)))
+    assert shown.shape == (500, 3 * 166)  # cells are not wider than they are high
+    np.testing.assert_array_equal(shown[:, ::166], np.tile([0.0, 1.0, 0.0], (500, 1)))
 
 
 def test_networks_without_edges_or_relevant_objects():
