@@ -43,12 +43,12 @@ from pm_match.matching.given_labels import given_labels
 from pm_match.matching.objects import in_order, objects_of
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
-from pm_match.plots.canvas import pyplot
+from pm_match.plots.canvas import counted, pyplot
 from pm_match.plots.labels import are_few, by_size, known_as
 from pm_match.plots.network_labels import types_of
 from pm_match.report.csv import with_text_names, write_csv
 from pm_match.report.page_data import packed, page_data
-from pm_match.report.profiles import Feature, ObjectRows, profile, rows_of
+from pm_match.report.profiles import Feature, ObjectRows, digits, profile, rows_of
 
 # Clusters that are described, and features that each is described by in a domain.
 _DESCRIBED, _FEATURES = 12, 6
@@ -281,7 +281,8 @@ class _Page:
         yield from map(escape, beside_chance(self.idata, **self.options))
         alone = int((objects[objects["cluster"] >= 0]["unmatched"] > 0.5).sum())
         if alone:
-            yield f"{alone:,} objects probably have no counterpart in another domain."
+            have = "has" if alone == 1 else "have"
+            yield (f"{counted(alone, 'object')} probably {have} no counterpart in another domain.")
         sizes = [self.posterior.sizes[dim] for dim in self.options["sample_dims"]]
         yield f"Draws: {' × '.join(map(str, sizes))} (chains × draws)."
         if self.posterior.attrs.get("projections") == "map":
@@ -314,7 +315,7 @@ class _Page:
         domain = name.removeprefix(PREFIX)
         own = self.rows.get(domain)
         members = self.labels[name].to_numpy() == cluster
-        head = f"<div><b>{escape(domain)}</b>: {members.sum():,} objects"
+        head = f"<div><b>{escape(domain)}</b>: {counted(int(members.sum()), 'object')}"
         if own is None or not members.any():
             return f"{head}</div>"
         bars = "".join(map(_bar, profile(own, members, _FEATURES)))
@@ -537,14 +538,8 @@ def _note(text: str) -> str:
 def _table(table: pd.DataFrame) -> str:
     """Give a table with three digits; names and labels are escaped."""
     table = with_text_names(table).dropna(axis="columns", how="all")
-    html = table.to_html(
-        index=False, border=0, classes="sortable", na_rep="–", float_format=_digits
-    )
+    html = table.to_html(index=False, border=0, classes="sortable", na_rep="–", float_format=digits)
     return f'<div class="wide">{html}</div>'
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _image(figure, words: str) -> str:

@@ -111,6 +111,11 @@ def profile(rows: ObjectRows, members: np.ndarray, most: int) -> list[Feature]:
     return sorted(found, key=lambda feature: -abs(feature.apart))[:most]
 
 
+def digits(value: float) -> str:
+    """Write a number with three digits, or all that are before the point."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def _column(name: str, column: pd.Series, members: np.ndarray) -> Feature | None:
     """Compare one column of a table."""
     if pd.api.types.is_numeric_dtype(column):
@@ -120,7 +125,7 @@ def _column(name: str, column: pd.Series, members: np.ndarray) -> Feature | None
         if not len(own) or not seen.std() > 0:
             return None
         apart = (own.mean() - seen.mean()) / seen.std()
-        return Feature(name, float(apart), f"{own.mean():.3g}", f"{seen.mean():.3g}")
+        return Feature(name, float(apart), digits(own.mean()), digits(seen.mean()))
     shares = column.astype(object).value_counts(normalize=True)
     here = column[members].astype(object).value_counts(normalize=True)
     if not len(here) or len(shares) < 2:

@@ -308,7 +308,7 @@ def test_large_matrices_are_means_of_runs(tmp_path, monkeypatch):
 
 
 def test_rows_and_profiles_are_those_of_the_data(tmp_path):
-    labels = {"a": [0, 0, 0, 1, 1, 1, 1], "b": [0, 0, 1, 1, 1]}
+    labels = {"a": [0, 0, 0, 1, 1, 1, 1], "b": [0, 0, 1, 1, 2]}
     posterior = xr.Dataset(
         {
             f"cluster_{name}": (("chain", "draw", f"{name}_object"), np.tile(own, (2, 5, 1)))
@@ -316,19 +316,21 @@ def test_rows_and_profiles_are_those_of_the_data(tmp_path):
         }
     )
     a = pd.DataFrame({"size": [9.0, 9, 9, 1, 1, 1, 1], "kind": [*"xxxyyy", None]})
-    b = pd.DataFrame({"size": [8.0, 8, np.nan, 2, 2], "<b>": [5, 4, 3, 2, 1]})
+    b = pd.DataFrame({"size": [8.0, 8, np.nan, 2, 2], "<b>": [5, 4, 3, 2, 1]}) * [1, 1000]
     page = written(posterior, tmp_path, data={"a": a, "b": b}, titles={"a": "shop <1>"})
     one, other = packed_data(page)["domains"]
     assert one["title"] == "shop <1>"
     assert one["columns"] == ["size", "kind"]
     assert one["rows"][6] == [1.0, None]
-    assert other["rows"][2] == [None, 3]
+    assert other["rows"][2] == [None, 3000]
+    assert "1 object probably has no counterpart in another domain" in page
     told = re.sub(r"<[^>]+>", " ", page.partition("What each cluster is like")[2])
     first = " ".join(told.partition("Cluster 1")[0].split())
     assert "shop &lt;1&gt; : 4 objects" in first  # cluster 0, the largest
     assert "kind: y 100% ( 50%)" in first.replace("(50%", "( 50%")
     assert "size 1 (4.43)" in first
-    assert "&lt;b&gt;" in first
+    assert "&lt;b&gt; 2,500 (3,000)" in first
+    assert "b : 1 object " in " ".join(told.split())
     assert "Data, ordered by cluster" not in page  # which takes numbers
 
 
