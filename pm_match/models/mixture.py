@@ -100,7 +100,7 @@ def mixture(
         Labels that are known, as in `projected_clusters`.
     power : float, default 1.0
         To which the densities of all data count (`coarsen`). Below 1, clusters whose columns are
-        correlated, or not quite of their family, split less easily; `choose_power` finds one.
+        correlated, or not quite of their family, split less easily.
 
     Returns
     -------
