@@ -103,7 +103,7 @@ class MatchResult:
         settings: Mapping[str, Any] | None = None,
         progressbar: bool = True,
     ):
-        self.idata, self.model, self.prepared = idata, model, prepared
+        self.idata, self.model, self.prepared = _in_order(idata, prepared), model, prepared
         self.settings = dict(settings or {})
         with silent(not progressbar), saying("Summarising"):
             self._summarise(only_best)
@@ -484,3 +484,17 @@ class MatchResult:
             text = labels if labels.dtype.kind in "iuf" else labels.astype(str)
             posterior = posterior.isel({dim: first}).assign_coords({dim: text})
         return posterior
+
+
+def _in_order(idata: xr.DataTree, prepared: PreparedData) -> xr.DataTree:
+    """Put labels of domains in their order: known ones come last in draws."""
+    posterior = idata["posterior"].to_dataset()
+    names = [f"{PREFIX}{own}" for own in prepared.axes()]
+    given = [name for name in posterior if name in names]
+    ordered = sorted(given, key=names.index)
+    if ordered == given:
+        return idata
+    idata = idata.copy()
+    others = [name for name in posterior if name not in given]
+    idata["posterior"] = xr.DataTree(posterior[[*ordered, *others]])
+    return idata

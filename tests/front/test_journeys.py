@@ -212,6 +212,9 @@ def test_classes_that_are_known_of_some():
     assert (found["class"][:12] == known[:12]).all()
     assert (found["probability"][:12] == 1).all()
     assert (found["class"] == names[np.concatenate([a, b])]).mean() > 0.95
+    assert result.clusters.columns.tolist() == ["here", "there", "total"]
+    assert result.objects["domain"].unique().tolist() == ["here", "there"]
+    assert result.matches()["object"].tolist() == result.matches("here", "there")["object"].tolist()
 
 
 @pytest.mark.slow
