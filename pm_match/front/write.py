@@ -14,6 +14,7 @@ import xarray as xr
 from pm_match import plots
 from pm_match.matching import match_probability
 from pm_match.matching.draws import PREFIX, assignment_pairs, titled
+from pm_match.plots.canvas import no_figure_left
 from pm_match.report.csv import write_csv
 
 _TOP = 10
@@ -45,8 +46,9 @@ def write(result: Any, folder: Path, top: int | None = None, force: bool = False
     networks = result.prepared.kind == "networks"
     _write_matches(result, folder, top or (_TOP if networks else None))
     result.report(folder / "report.html", progressbar=False)
-    for name, figure in _figures(result):
-        figure.savefig(folder / f"{name}.png", dpi=150)
+    with no_figure_left():
+        for name, figure in _figures(result):
+            figure.savefig(folder / f"{name}.png", dpi=150)
     return folder
 
 

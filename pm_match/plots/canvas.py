@@ -1,6 +1,7 @@
 """What all figures share: matplotlib, sizes, marks of clusters on axes, colours."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -88,6 +89,19 @@ def panel(ax: Any, figsize: tuple[float, float], title: str = "") -> tuple[Any, 
     figure, ax = pyplot().subplots(figsize=figsize, layout="constrained")
     ax.set_title(title)
     return figure, ax
+
+
+@contextmanager
+def no_figure_left() -> Iterator[None]:
+    """Close the figures that are made meanwhile, also if one fails half-way."""
+    plt = pyplot()
+    with plt.ioff():
+        before = set(plt.get_fignums())
+        try:
+            yield
+        finally:
+            for number in set(plt.get_fignums()) - before:
+                plt.close(number)
 
 
 def counted(n: int, noun: str) -> str:

@@ -43,7 +43,7 @@ from pm_match.matching.given_labels import given_labels
 from pm_match.matching.objects import in_order, objects_of
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
-from pm_match.plots.canvas import counted, pyplot
+from pm_match.plots.canvas import counted, no_figure_left, pyplot
 from pm_match.plots.labels import are_few, by_size, known_as
 from pm_match.plots.network_labels import types_of
 from pm_match.report.csv import with_text_names, write_csv
@@ -140,7 +140,7 @@ def report(
     >>> pmm.report(idata, path, data=domains).name
     'matching.html'
     """
-    plt = pyplot()
+    pyplot()  # which is needed, and says so
     library = _library()
     path = Path(path)
     if not path.parent.is_dir():
@@ -172,14 +172,8 @@ def report(
         figure,
         options,
     )
-    # A figure that fails half-way leaves none open.
-    with plt.ioff():
-        before = set(plt.get_fignums())
-        try:
-            sections = "\n".join(page.sections(diagnosis, provenance))
-        finally:
-            for number in set(plt.get_fignums()) - before:
-                plt.close(number)
+    with no_figure_left():
+        sections = "\n".join(page.sections(diagnosis, provenance))
     own = files("pm_match.report")
     filled = Template((own / "page.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),

@@ -300,7 +300,10 @@ def test_times_of_a_zone_can_be_written(tmp_path):
     }
     result = pmm.match(tables, search_only=True, random_seed=1, progressbar=False)
     assert result.objects["object"].tolist() == [*tables["a"].index, *tables["b"].index]
+    plt = pytest.importorskip("matplotlib.pyplot")
+    before = plt.get_fignums()
     result.write(tmp_path)
+    assert plt.get_fignums() == before
     draws = xr.open_datatree(tmp_path / "draws.nc")
     assert str(draws["posterior"]["a_object"].to_numpy()[0]) == "2020-01-01 00:00:00+01:00"
     assert pd.read_csv(tmp_path / "clusters.csv")["object"][0] == "2020-01-01 00:00:00+01:00"
