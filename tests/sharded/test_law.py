@@ -33,7 +33,11 @@ def functions(states):
     return np.concatenate([*one, *together, sizes == 0, sizes == n - 1], axis=1).astype(float)
 
 
-@pytest.mark.parametrize("case", CASES)
+# Held with moves of whole clusters, which are no help to wrong draws of labels.
+MOVED = ("Poisson", "features", "normals", "normals of one precision")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in MOVED])
 def test_labels_have_their_law(case):
     check_law(CASES[case]())
 
@@ -43,7 +47,7 @@ def test_labels_of_coarsened_columns_have_their_law(family):
     check_law(models.columns(family, power=0.4))
 
 
-@pytest.mark.parametrize("case", ["Poisson", "features", "normals", "normals of one precision"])
+@pytest.mark.parametrize("case", MOVED)
 def test_labels_have_their_law_with_splits_and_merges(case):
     check_law(CASES[case](), n=4800, moves=True)
 
