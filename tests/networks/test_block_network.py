@@ -361,12 +361,15 @@ def draws(network, n, seed=1):
     return [network.owner.op.rng_fn(rng, *inputs, None) for _ in range(n)]
 
 
-def as_dense(table, shape):
-    rows = table[table[:, 0] >= 0]
-    index = rows[:, :-1].astype(int)
-    assert len(np.unique(index, axis=0)) == len(index), "distinct cells"
-    dense = np.zeros(shape)
-    dense[tuple(index.T)] = rows[:, -1]
+def as_dense(tables, shape):
+    """Return the cells of some tables of as many rows each (n, *shape)."""
+    tables = np.stack(tables)
+    draw, row = np.nonzero(tables[:, :, 0] >= 0)
+    rows = tables[draw, row]
+    cells = draw, *rows[:, :-1].astype(int).T
+    assert len(np.unique(np.ravel_multi_index(cells, (len(tables), *shape)))) == len(rows)
+    dense = np.zeros((len(tables), *shape))
+    dense[cells] = rows[:, -1]
     return dense
 
 
@@ -390,7 +393,7 @@ def test_edges_have_their_densities(case):
         network = case.declare("network", z, r, theta, phi, data)
     p = case.dense(theta, phi if case.relevance is not False else None, z, r) * ~np.isnan(data)
     n = 1500
-    found = np.array([as_dense(table, case.shape) for table in draws(network, n)])
+    found = as_dense(draws(network, n), case.shape)
     assert set(np.unique(found)) <= {0, 1}
     compare(found.mean(axis=0), p, p * (1 - p), n)
     # Independent edges: the variances of cells add up to that of their number.
@@ -419,7 +422,7 @@ def test_counts_have_their_rates(case, scale):
             "network", z, r, rate, noise, data, family="poisson", exposure=exposure
         )
     n = 1000
-    found = np.array([as_dense(table, case.shape) for table in draws(network, n)])
+    found = as_dense(draws(network, n), case.shape)
     compare(found.mean(axis=0), mean, mean, n)
     assert np.isclose(found.reshape(n, -1).sum(axis=1).var() / mean.sum(), 1.0, atol=0.2)
 
@@ -446,7 +449,7 @@ def test_overdispersed_counts_have_their_law(case, scale):
             "network", z, r, p, noise, data, family="negative-binomial", exposure=exposure
         )
     n_draws = 2000
-    found = np.array([as_dense(table, case.shape) for table in draws(network, n_draws)])
+    found = as_dense(draws(network, n_draws), case.shape)
     # How often cells are 0, 1 and 2, and their means.
     for value in (0, 1, 2):
         share = np.where(n > 0, stats.nbinom.pmf(value, np.where(n > 0, n, 1), cells), value == 0)
@@ -466,7 +469,7 @@ def test_overdispersed_counts_of_equal_exposures_are_independent():
         network=as_network("x", (np.indices((2, 3)).reshape(2, -1).T, np.ones(6)),
                            absent="unknown", family="negative-binomial"),
     )  # fmt: skip
-    found = np.array([as_dense(table, (2, 3)).ravel() for table in draws(network, 4000)])
+    found = as_dense(draws(network, 4000), (2, 3)).reshape(4000, -1)
     shares = np.bincount(np.minimum(found.ravel(), 5).astype(int)) / found.size
     expected = np.append(stats.nbinom.pmf(np.arange(5), 1.0, 0.5), 0.5**5)
     np.testing.assert_allclose(shares, expected, atol=0.01)
@@ -488,7 +491,7 @@ def test_weights_have_their_means_and_precisions(case):
     n = 500
     tables = draws(network, n)
     assert {len(table) for table in tables} == {known.sum()}
-    found = np.array([as_dense(table, case.shape) for table in tables])
+    found = as_dense(tables, case.shape)
     compare(found.mean(axis=0), np.where(known, loc, 0), np.where(known, 1 / tau, 0), n)
     np.testing.assert_allclose(found.var(axis=0)[known] * tau[known], 1.0, atol=0.35)
 

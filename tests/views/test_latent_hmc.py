@@ -16,6 +16,7 @@ from pm_match.reading.probe import PLAIN
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from tests.declared.views import tiny_views
+from tests.exactness.chains import batched
 
 pytestmark = pytest.mark.usefixtures("only_collapsed")
 
@@ -248,20 +249,21 @@ def test_scale_is_exchanged_by_the_declared_density(scaled_model):
     step = make(model)
     point = some_point(model, 9)
     point["component"] = np.array([0, 1, 1], point["component"].dtype)
-    logp = model.compile_logp(mode=PLAIN)
 
     def scaled(t):
-        new = {name: np.array(value) for name, value in point.items()}
-        new["latent"] *= np.exp(t)
-        new["frequencies"] *= np.exp(-t)
+        """Points (n, ...) that factors are scaled to, by logs t (n, 2)."""
+        new = {name: np.stack([value] * len(t)) for name, value in point.items()}
+        new["latent"] *= np.exp(t)[:, None]
+        new["frequencies"] *= np.exp(-t)[:, None]
         for name in "ab":
-            new[f"projection_{name}"] *= np.exp(-t)
+            new[f"projection_{name}"] *= np.exp(-t)[:, None]
             new[f"column_precision_{name}_log__"] += 2.0 * t
         return new
 
     # Six latent vectors grow; three frequencies, and three and two rows of projections, shrink.
     grid = np.linspace(-1.8, 1.8, 46)
-    log_density = np.array([[logp(scaled(np.array([s, t]))) for t in grid] for s in grid])
+    places = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_density = batched(model, model.logp(), point)(scaled(places)).reshape(46, 46)
     log_density += (6 - 3 - 3 - 2) * (grid[:, None] + grid)
     p = np.exp(log_density - log_density.max())
     p /= p.sum()
@@ -276,7 +278,8 @@ def test_scale_is_exchanged_by_the_declared_density(scaled_model):
         found = f(*drawn.T)
         error = found.std() / np.sqrt(float(ess(found[None])))
         assert abs(found.mean() - (p * f(grid[:, None], grid)).sum()) < 4.2 * error
-    check_unseen(model, point, new, scaled(drawn[-1]))
+    (last,) = zip(*scaled(drawn[-1:]).values(), strict=True)
+    check_unseen(model, point, new, dict(zip(point, last, strict=True)))
 
 
 def test_centres_are_exchanged_by_the_declared_density(scaled_model):
