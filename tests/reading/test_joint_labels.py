@@ -168,10 +168,9 @@ def test_scores_and_running_state(write):
     testing.check_running_state(model, n_moves=200)
 
 
-@pytest.mark.parametrize("init", ["search", "dispersed"])
-def test_law_of_all_labels(init):
+def test_law_of_all_labels():
     """Draws of a chain against enumeration by plain formulas."""
-    data = few_draws(declared(constant), draws=6000, tune=0, init=init)
+    data = few_draws(declared(constant), draws=6000, tune=0)
     drawn = [data.posterior[name].to_numpy()[0].astype(int) for name in ("cluster", "part")]
     weights, within = np.array([0.3, 0.7]), np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
     mean = np.array([[-2.0, 0.0, 1.0], [0.5, 2.0, 3.0]])
