@@ -15,10 +15,14 @@ from numpy.typing import NDArray
 from pymc.initial_point import convert_str_to_rv_dict, make_initial_point_expression
 from pymc.model.core import Model
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode, get_default_mode
+from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import node_rewriter, out2in
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
 from pytensor.link.basic import PerformLinker
 from pytensor.link.numba.linker import NumbaLinker
@@ -287,7 +291,8 @@ def over_points(
     the value variables at n points, each stacked along a first axis: the outputs there, likewise;
     `values`: the outputs at `point`.
     """
-    outputs = _with_known_shapes(outputs)
+    flat: Any = rewrite_graph([*outputs], include=(), custom_rewrite=out2in(opened))
+    outputs = _with_known_shapes(flat)
     inputs: list[Any] = [v for v in explicit_graph_inputs(outputs) if v in set(model.value_vars)]
     names = [str(v.name) for v in inputs]
     one = function(inputs, outputs)
@@ -320,6 +325,12 @@ def over_points(
         # PyTensor, or an operation from elsewhere, cannot make it of stacks: it says so in any way.
         return one_by_one, values
     return at_once if all(same) else one_by_one, values
+
+
+@node_rewriter([OpFromGraph])
+def opened(fgraph: Any, node: Any) -> list[Variable]:
+    """Put a graph within a graph in its place: of stacks, it is evaluated one by one."""
+    return inline_ofg_node(node)
 
 
 def _with_known_shapes(graphs: Sequence[RV]) -> list[RV]:

@@ -18,8 +18,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import local_remove_check_parameter
-from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.rewriting.utils import rewrite_graph
@@ -31,7 +29,7 @@ from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from pm_match.reading.ancestry import parameters
-from pm_match.reading.probe import PLAIN, density_graphs, point_function
+from pm_match.reading.probe import PLAIN, density_graphs, opened, point_function
 
 # Parts of a chain whose means are taken for independent.
 N_BATCHES = 50
@@ -57,12 +55,6 @@ def run(steps, point, n, seed=1, n_tune=0):
     return points[n_tune:]
 
 
-@node_rewriter([OpFromGraph])
-def _opened(fgraph, node):
-    """Put what a graph within the graph has in its place: whole, it is evaluated point by point."""
-    return inline_ofg_node(node)
-
-
 @node_rewriter([Shape])
 def _known_shape(fgraph, node):
     """Put shapes that are known: what has another for every point is evaluated point by point."""
@@ -70,7 +62,7 @@ def _known_shape(fgraph, node):
     return None if None in shape else [pt.constant(np.array(shape, np.int64))]
 
 
-_BARE = out2in(local_remove_check_parameter, _opened, _known_shape)
+_BARE = out2in(local_remove_check_parameter, opened, _known_shape)
 
 
 def batched(model, logp, names):
