@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from arviz_stats import ess
+from pymc.step_methods.compound import BlockedStep
 from scipy.special import gammaln, logsumexp
 from scipy.stats import multivariate_normal
 
@@ -255,6 +256,22 @@ def test_far_values_are_no_trouble():
     assert state.log_joint() == pytest.approx(before, abs=1e-7)
 
 
+class Measured(BlockedStep):
+    """Draws a missing value of `x` given its cluster's mean, and a second measurement."""
+
+    def __init__(self, vars, model, again, sd, **kwargs):
+        self.vars, self.again, self.sd = vars, again, sd
+
+    def setup_chain(self, rng, tune, draws):
+        self.rng = rng
+
+    def step(self, point):
+        precision = 1.0 + self.sd**-2.0
+        mean = (point["mean"][point["cluster"][0]] + self.again / self.sd**2) / precision
+        drawn = self.rng.normal(mean, precision**-0.5, 1)
+        return point | {"x_unobserved": drawn}, [{}]
+
+
 @pytest.mark.parametrize("kind", ["data", "potential"])
 def test_missing_values_that_something_depends_on_are_no_part_of_the_columns(kind):
     """By enumeration: what depends on a missing value is another measurement of its object.
@@ -280,7 +297,9 @@ def test_missing_values_that_something_depends_on_are_no_part_of_the_columns(kin
         pairs.append(same[np.triu_indices(3, 1)])
     expected = np.exp(np.array(logs) - logsumexp(logs)) @ np.array(pairs)
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
-    idata = pmm.sample(2500, tune=200, chains=1, model=model, random_seed=1, **quiet)
+    value = model.rvs_to_values[model["x_unobserved"]]
+    step = Measured([value], model=model, again=again[0], sd=sd)
+    idata = pmm.sample(2500, tune=200, chains=1, model=model, step=step, random_seed=1, **quiet)
     labels = idata["posterior"]["cluster"].values[0]
     for (i, j), p in zip(zip(*np.triu_indices(3, 1), strict=True), expected, strict=True):
         together = (labels[:, i] == labels[:, j]).astype(float)
