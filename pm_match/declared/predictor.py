@@ -86,14 +86,7 @@ class LikelihoodPredictor(Predictor):
         own = [
             self._log_densities(self._rows[name], values) for name, (values,) in seen.arrays.items()
         ]
-        found = np.append(np.sum(own, axis=0), np.zeros((len(own[0]), 1)), axis=1)
-        impossible = np.flatnonzero(np.isneginf(found[:, :-1]).all(axis=1))
-        if len(impossible):
-            raise ValueError(
-                f"new objects of {place.domain!r}, row {impossible[0]}: expected values that have "
-                "a density in some cluster; found none in any cluster of a draw"
-            )
-        return found
+        return np.append(np.sum(own, axis=0), np.zeros((len(own[0]), 1)), axis=1)
 
     def _log_densities(self, rows: RowDensities, values: NDArray) -> NDArray[np.float64]:
         """Log density (M, T) of rows (M, ...) in every cluster, over the cells that they have."""

@@ -1,6 +1,7 @@
 """The clusters and the matches of new objects."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -28,7 +29,7 @@ from pm_match.prediction.averages import WeightedMean
 from pm_match.prediction.mixture import draw_categories
 from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.points import RecordedPoints
-from pm_match.prediction.predictive import Predictive
+from pm_match.prediction.predictive import Predictive, check_possible
 from pm_match.prediction.predictor import NewObjects
 from pm_match.prediction.summaries import object_axis
 from pm_match.progress import PATIENCE, SearchProgress
@@ -249,9 +250,15 @@ class _Tally:
         """Add a draw."""
         log_joint = predictive.log_joint(self.new)
         log_predictive = logsumexp(log_joint, axis=1)
-        p = np.exp(log_joint - log_predictive[:, None])
+        impossible = np.isneginf(log_predictive)
         if self.reweight:
             self.log_weight[number] = log_predictive
+        else:
+            check_possible(self.new, log_predictive, "every draw, as all count alike")
+        if impossible.any():  # without weight, so that its clusters may be any
+            prior = predictive.log_joint(replace(self.new, seen={}))
+            log_joint = np.where(impossible[:, None], prior, log_joint)
+        p = softmax(log_joint, axis=1)
         labels = predictive.labels[self.new.place.clustering]
         drawn = draw_categories(rng, p)
         n_clusters = p.shape[1] - 1
@@ -280,6 +287,8 @@ class _Tally:
     def summary(self) -> xr.Dataset:
         """Give the averages over draws."""
         dim, coords = object_axis(self.points, self.new)
+        log_predictive = self.mean.log_mean_weight()
+        check_possible(self.new, log_predictive, "some draw")
         # Rounding may exceed what probabilities do not.
         mean = {name: np.clip(value, 0.0, 1.0) for name, value in self.mean.values().items()}
         found: dict[str, Any] = {
@@ -288,7 +297,7 @@ class _Tally:
         }
         if self.flagged:
             found["irrelevant"] = (dim, mean["irrelevant"][:, 0])
-        found["log_predictive"] = (dim, self.mean.log_mean_weight())
+        found["log_predictive"] = (dim, log_predictive)
         weight = softmax(self.log_weight, axis=0)
         found["weight"] = ((*self.points.sample_dims, dim), weight.reshape(*self._sizes(), -1))
         found["effective_draws"] = (dim, 1.0 / np.square(weight).sum(axis=0))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 class WeightedMean:
-    """Running means for N objects, each with weights of its own.
+    """Running means for N objects, each with weights of its own, some of which may be zero.
 
     `widths`: what is averaged: arrays (N, width).
     """
@@ -31,7 +31,8 @@ class WeightedMean:
     ) -> None:
         """Add a draw: its log weight (N,), and what is averaged (N, width)."""
         top = np.maximum(self._top, log_predictive)
-        shrink, u = np.exp(self._top - top), np.exp(log_predictive - top)
+        some = np.where(np.isneginf(top), 0.0, top)
+        shrink, u = np.exp(self._top - some), np.exp(log_predictive - some)
         self._top = top
         self._n_draws += 1
         self._predictive = self._predictive * shrink + u
@@ -50,4 +51,5 @@ class WeightedMean:
 
     def log_mean_weight(self) -> NDArray[np.float64]:
         """Return the log of the mean predictive (N,)."""
-        return self._top + np.log(self._predictive / self._n_draws)
+        with np.errstate(divide="ignore"):
+            return self._top + np.log(self._predictive / self._n_draws)

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from pm_match.prediction.mixture import CategoryLaw, Law
 from pm_match.prediction.points import RecordedPoints
-from pm_match.prediction.predictive import Predictive
+from pm_match.prediction.predictive import Predictive, check_possible
 from pm_match.prediction.predictor import NewObjects
 from pm_match.progress import PATIENCE, SearchProgress
 
@@ -88,4 +88,8 @@ def predicted(
 def draw_weights(predictive: Predictive, new: NewObjects, reweight: bool) -> NDArray[np.float64]:
     """Log weights (N, T + 1) of a draw's clusters in the mixture over all draws."""
     log_joint = predictive.log_joint(new)
-    return log_joint if reweight else log_joint - logsumexp(log_joint, axis=1, keepdims=True)
+    if reweight:
+        return log_joint
+    log_predictive = logsumexp(log_joint, axis=1)
+    check_possible(new, log_predictive, "every draw, as all count alike")
+    return log_joint - log_predictive[:, None]

@@ -8,13 +8,13 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.checks import check_seed
+from pm_match.checks import check_seed, warn
 from pm_match.matching.draws import MISSING, SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
 from pm_match.prediction.components import Components, draw_weights, predicted
 from pm_match.prediction.new_objects import find_place, places, read_new_objects
 from pm_match.prediction.points import RecordedPoints
-from pm_match.prediction.predictive import Predictive
+from pm_match.prediction.predictive import Predictive, check_possible
 from pm_match.prediction.predictor import Holes, NewObjects, Place, Predictor
 from pm_match.prediction.summaries import summary_dataset
 from pm_match.reading.probe import without_c
@@ -95,6 +95,11 @@ def impute(
         If the matrix of a network would take more than 4 GiB (or what the environment variable
         ``PM_MATCH_MEMORY`` says).
 
+    Warns
+    -----
+    UserWarning
+        If there are missing values that only draws say something of.
+
     Examples
     --------
     >>> domains = pmm.datasets.synthetic(60, 20, 3, 3, missing=0.1, random_seed=3)
@@ -171,15 +176,18 @@ def _with_missing(
                 raise ValueError(f"var_names: expected missing values in {domain!r}; found none")
             chosen += own
         return chosen
+    known = {place.assignment.name for place in places(points.structure)}
+    known |= {own.variable.removesuffix("_observed") for *_, own in found}
+    free = {str(rv.name) for rv in model.free_RVs} - {f"{name}{MISSING}" for name in known}
+    drawn = ", ".join(sorted(repr(name) for name in free if name.endswith(MISSING)))
     if not found:
-        labels = {f"{place.assignment.name}{MISSING}" for place in places(points.structure)}
-        free = {str(rv.name) for rv in model.free_RVs} - labels
-        drawn = sorted(repr(name) for name in free if name.endswith(MISSING))
         raise ValueError(
             "expected a domain with missing values that are integrated out; found "
-            + (f"{', '.join(drawn)}, which draws have" if drawn else "none")
+            + (f"{drawn}, which draws have" if drawn else "none")
             + ". new_data may have some"
         )
+    if drawn:
+        warn(f"impute: draws alone say what {drawn} may be, which are not predicted.")
     return found
 
 
@@ -230,8 +238,10 @@ def _of_new(
     for rows, draws in predicted(points, predictive, len(new), n_values, progressbar):
         own = new.rows(rows)
         collected: dict[bytes, tuple[NDArray, NDArray, Components]] = {}
+        top = np.full(len(own), -np.inf)
         for _ in draws:
             log_weight = draw_weights(predictive, own, reweight)
+            top = np.maximum(top, log_weight.max(axis=1))
             for members, hidden, weight, parameters in predictor.of_new(
                 rng, new.place, own.seen[number], holes, log_weight
             ):
@@ -240,6 +250,7 @@ def _of_new(
                     components = Components(len(members), int(hidden.sum()), holes.law)
                     collected[key] = members, hidden, components
                 collected[key][2].add(np.arange(len(members)), weight, parameters)
+        check_possible(own, top, "some draw")
         for members, hidden, components in collected.values():
             tables = zip(whole.values(), components.summaries(levels), strict=True)
             for table, found in tables:

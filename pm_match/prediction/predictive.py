@@ -68,3 +68,13 @@ class Predictive:
             assert predictor is not None
             found += predictor.log_predictive(place, seen)
         return found
+
+
+def check_possible(new: NewObjects, log_weight: NDArray, which: str) -> None:
+    """Refuse objects without a density; `log_weight` (N,), of `which` draws."""
+    impossible = np.flatnonzero(np.isneginf(log_weight))
+    if len(impossible):
+        raise ValueError(
+            f"new objects of {new.place.domain!r}, object {new.labels[impossible[0]]}: expected "
+            f"values that have a density in some cluster of {which}; found none"
+        )

@@ -199,7 +199,7 @@ def as_new_columns(
     labels of the rows.
     """
     if n_columns is None and np.ndim(table) == 1:
-        table = table.to_frame() if isinstance(table, pd.Series) else np.ma.asarray(table)[:, None]
+        table = table.to_frame() if isinstance(table, pd.Series) else np.asanyarray(table)[:, None]
     labels = None if labels is None else np.asarray(labels)
     found = as_new_objects(where, table, labels, "columns")
     expected = 1 if n_columns is None else n_columns

@@ -24,6 +24,7 @@ from tests.declared.columns import (
     shared_in_part,
     with_free_noise,
 )
+from tests.declared.few_draws import few_draws
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -307,3 +308,10 @@ def test_missing_values_that_something_depends_on_are_no_part_of_the_columns(kin
         assert abs(together.mean() - p) < 4.0 * error, (i, j, together.mean(), p, error)
     with pytest.raises(ValueError, match="found 'x_unobserved', which draws have"):
         pmm.impute(idata, model)
+    with model:
+        rate = pm.Gamma("rate", 2.0, 1.0, shape=2)
+        pm.Poisson("n", rate[cluster], observed=np.ma.masked_equal([0, -1, 3], -1))
+    idata = few_draws(model)
+    with pytest.warns(UserWarning, match="draws alone say what 'x_unobserved' may be"):
+        found = pmm.impute(idata, model, ci_prob=0.5)
+    assert {*found} == {"n", "n_lower", "n_upper"}
