@@ -213,7 +213,8 @@ def _declared_normal(context: Context, rv: RV, assignment: RV, families: Sequenc
         if context.discrete([scale(rv)]) or means[0] in width:
             raise _Other(f"the noise of {rv.name!r} depends on {names(width)}")
         return families[0], (means[0],), scale(rv) if width else None
-    precisions = [p for p in width if laws.GAMMA.has(p)]
+    free = context.model.free_RVs
+    precisions = [p for p in width if laws.GAMMA.has(p) and p in free]
     if len(precisions) != 1 or width != {assignment, precisions[0]}:
         raise _Other(
             f"the noise of {rv.name!r} depends on {names(width)}; expected it to be known, or one "

@@ -19,7 +19,7 @@ of the sums: a QR decomposition leaves as many rows as there are groups, exactly
 """
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import isnan, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -423,13 +423,14 @@ def score(table, labels, margin, out):
         An assignment that is not going to come this near to the best one so far is given up: its
         score is then less than that, but not yet at its maximum.
     out : (P,) array
-        Filled. ``table.w`` is the fit of the last assignment.
+        Filled: -inf where rounding leaves nothing of the fit. ``table.w`` is the last one's.
     """
     best = -np.inf
     for number in range(labels.shape[0]):
         _add_up(table, labels[number])
         prior = _log_prior(table)
-        out[number] = prior + _fit(table, labels[number], best - margin - prior)
+        value = prior + _fit(table, labels[number], best - margin - prior)
+        out[number] = -np.inf if isnan(value) else value
         best = max(best, out[number])
 
 

@@ -441,8 +441,9 @@ def _prior_function(context: Context, centers: RV, precision: RV, check: Density
             )
     first, second = repr(centers.name), repr(precision.name)
 
-    free = context.ancestry.of([mean(centers), scale(centers)]) - {precision}
-    keys = [context.key(rv) for rv in free | context.ancestry.of(parameters(precision))]
+    others = context.ancestry.of([mean(centers), scale(centers)]) - {precision}
+    others |= context.ancestry.of(parameters(precision))
+    keys = [context.key(rv) for rv in others - {*context.model.observed_RVs}]
 
     # Of the context, only this: what is read must not keep its model.
     def made(*values: Any) -> NormalWishartPrior:

@@ -357,3 +357,15 @@ def test_means_whose_precision_is_no_multiple_are_not_integrated_out(more):
         pm.Normal("x", mean[cluster], tau=tau[cluster], observed=[-1.0, 0.0, 2.0])
     (component,) = read(model).components
     assert component.evidence[0].kind == "declared"
+
+
+def test_an_observed_precision_is_no_parameter_of_clusters():
+    """The model could not be read at all."""
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", [0.2, 0.3, 0.5], shape=5)
+        precision = pm.Gamma("precision", 2.0, 2.0, shape=T)
+        mean = pm.Normal("mean", 0.0, tau=2.0 * precision, shape=T)
+        pm.Normal("x", mean[cluster], tau=precision[cluster], observed=X[:, 0])
+    evidence_of(model)
+    (found,) = read(pm.observe(model, {"precision": [0.5, 1.0, 2.0]})).components[0].evidence
+    assert found.kind == "declared"

@@ -391,3 +391,17 @@ def test_constant_intercepts_and_scales_of_noise_are_taken_into_account():
     assert value > find_mode(problem, np.random.default_rng(1)).log_joint - 2.0
     now = problem.log_evidence(labels, [e.whitened_projection() for e in emissions])
     assert now > problem.log_evidence(labels, fitted) - 1.0
+
+
+def test_a_search_ends_where_rounding_leaves_nothing_of_a_fit():
+    """Of a column far from zero that is missing in part: it went on for ever."""
+    rng = np.random.default_rng(6)
+    table = rng.normal(size=(8, 4))
+    table[:, 3] = 1e12 + 3e9 * table[:, 3]
+    table[:2, 3] = np.nan
+    problem = problem_about([table], n_factors=4, truncation=24)
+    groups = problem.grouped(np.arange(8))
+    scores = groups.score(merges(groups.label))
+    assert np.isneginf(scores).any()
+    assert not np.isnan(scores).any()
+    assert clusters_alone(problem, rng).shape == (8,)
