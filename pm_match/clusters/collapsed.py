@@ -380,7 +380,8 @@ class Collapsed:
             raise RuntimeError(
                 f"{self.component.clusterings[number].title!r}: expected scores by which the log "
                 f"evidence changes by {expected:.6g} where an object changes its cluster; found "
-                f"{found:.6g}. This is a fault of pm_match: please report it, with the model."
+                f"{found:.6g}. On extreme scales of data rounding does so: standardise them. "
+                "Otherwise this is a fault of pm_match: please report it, with the model."
             )
 
     def _log_evidence(self) -> float:

@@ -109,8 +109,8 @@ def mixture(
         cluster: `mean` and `precision` of numbers, `log_mean` and `log_precision` of positive ones,
         `rate` of counts, `probability` of booleans, and `probability_<column>` of categories. Names
         of parameters that not all tables share end with those of the tables that do. Data are
-        called `<table>_<kind>`, or `<table>_own_<kind>` of columns that it has alone, and
-        `<table>_<column>` for categories (`<table>_object_` of a column "object").
+        called `<table>_<kind>` (which ends so, too), or `<table>_own_<kind>` of columns that it has
+        alone, and `<table>_<column>` for categories (`<table>_object_` of a column "object").
 
     Raises
     ------
@@ -237,7 +237,9 @@ class _Group:
             column = self.columns[0]
             # A dim is called <table>_object.
             return f"{name}_{column}{'_' * (column == 'object')}"
-        return f"{name}_own_{self.kind}" if self.alone else f"{name}_{self.kind}"
+        if self.alone:
+            return f"{name}_own_{self.kind}"
+        return f"{name}_{self.kind}{self.suffix}"
 
     def levels(self) -> dict[str, list[Any]]:
         """Give the categories that every table has values of, if it has any."""

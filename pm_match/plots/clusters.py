@@ -71,7 +71,7 @@ def plot_clusters(
     ... }
     >>> figure = pmm.plots.plot_clusters(labels, tables)
     """
-    tables = as_domains(domains, declared=False)
+    tables = as_domains(domains, unseen=True, declared=False)
     found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)
     widths = widths_of([table.n_features for table in tables.values()], 0.28, 2.2, 7, 12)

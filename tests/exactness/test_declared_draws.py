@@ -263,7 +263,7 @@ def test_a_chain_stops_where_scores_are_not_those_of_the_evidence(monkeypatch):
     model, right = MODELS["columns"](), Collapsed.scores
     monkeypatch.setattr(Collapsed, "scores", lambda *given: 1.1 * right(*given))
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
-    with pytest.raises(RuntimeError, match="This is a fault of pm_match"):
+    with pytest.raises(RuntimeError, match="this is a fault of pm_match"):
         pmm.sample(40, tune=40, chains=1, cores=1, model=model, random_seed=1, **quiet)
 
 
@@ -276,5 +276,5 @@ def test_kinds_without_a_conditional_are_sampled_all_the_same(monkeypatch):
         testing.check_declared_density(model)
     right = Collapsed.scores
     monkeypatch.setattr(Collapsed, "scores", lambda *given: 1.1 * right(*given))
-    with pytest.raises(RuntimeError, match="This is a fault of pm_match"):
+    with pytest.raises(RuntimeError, match="this is a fault of pm_match"):
         pmm.sample(40, tune=40, chains=1, cores=1, model=model, random_seed=1, quiet=True)

@@ -68,6 +68,20 @@ def test_tables_share_the_parameters_of_columns_that_they_share():
     assert model.coords["number"] == ("height",)
 
 
+def test_some_of_three_tables_share_some_columns():
+    """They were refused: two variables of a table had one name."""
+    tables = {name: table(20, seed)[0][["height"]] for seed, name in enumerate("abc")}
+    tables["a"]["weight"], tables["b"]["weight"] = np.arange(20.0), np.arange(20.0) / 2
+    model = pmm.models.mixture(tables, n_clusters=4)
+    whole, some = {f"{name}_number" for name in "abc"}, {"a_number_a_b", "b_number_a_b"}
+    assert names(model.observed_RVs) == whole | some
+    assert model.coords["number_a_b"] == ("weight",)
+    structure = read(model)
+    assert {own.kind for own in structure.components[0].evidence} == {"columns"}
+    collapsed = {*structure.components[0].collapsed}
+    assert {"mean", "precision", "mean_a_b", "precision_a_b"} <= collapsed
+
+
 def test_a_column_is_what_it_is_said_to_be():
     frame, _ = table(20, 0)
     model = pmm.models.mixture(frame, columns={"visits": "number", "member": "category"})

@@ -23,6 +23,14 @@ def test_means_that_are_rounding_have_no_colour(domains):
     np.testing.assert_allclose(colours, none, atol=0.02)
 
 
+def test_objects_of_which_nothing_is_observed_count_in_no_mean(domains):
+    labels, holed = datasets.true_labels(domains), dict(domains)
+    holed["b"] = holed["b"].copy()
+    holed["b"][1] = np.nan
+    axis = panels(plots.plot_clusters(labels, holed))[1]
+    assert np.isfinite(axis.images[0].get_array()).all()
+
+
 def test_clusters_leaves_absent_ones_blank(domains):
     labels = datasets.true_labels(domains)
     labels["a"] = np.where(labels["a"] == 2, 0, labels["a"])
