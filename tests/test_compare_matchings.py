@@ -156,9 +156,9 @@ def test_of_coarsened_data_each_object_is_left_out_as_it_has_entered():
 
     options = {"tune": 100, "chains": 1, "cores": 1, "init": "dispersed", "quiet": True}
     options |= {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
-    idata = pmm.sample(1000, model=model, **options)
+    idata = pmm.sample(6000, model=model, **options)
     compared = pmm.compare_matchings(
-        {"one": model, "other": model}, dict.fromkeys(("one", "other"), idata), num_draws=1000,
+        {"one": model, "other": model}, dict.fromkeys(("one", "other"), idata), num_draws=6000,
         progressbar=False,
     )  # fmt: skip
     np.testing.assert_allclose(compared["elpd"], expected, atol=0.1)

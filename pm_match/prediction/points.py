@@ -22,11 +22,15 @@ from pm_match.reading import read
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import (
     compiled,
+    evaluate,
     initial_point,
     natural_function,
     sampled_function,
     stand_in,
 )
+
+# What PyMC calls the observed values of a variable some of which are missing, after its name.
+_SEEN = "_observed"
 
 
 class RecordedPoints:
@@ -40,8 +44,9 @@ class RecordedPoints:
 
     Raise `UnservedModelError` if no part of the model is one that the steps can serve; `KeyError`
     if the draws lack a variable; `ValueError` if a variable has another shape than the model's, or
-    other labels, there is no draw, or `num_draws` is less than 1. Where the labels of draws are in
-    another order than the model's, they are brought to that.
+    other labels, there is no draw, or `num_draws` is less than 1; or if other data were observed
+    with the draws, unless `everything` is asked for. Where the labels of draws are in another order
+    than the model's, they are brought to that.
     """
 
     def __init__(
@@ -59,6 +64,8 @@ class RecordedPoints:
                 f"nothing to predict from in this model: {self.structure.explain()}."
             )
         draws = _as_in_model(draws_as_they_are(idata, group), model)
+        if not everything and isinstance(idata, xr.DataTree) and "observed_data" in idata.children:
+            _check_observed(idata["observed_data"].to_dataset(), model)
         self.posterior = _thinned(draws, sample_dims, num_draws)
         self.sample_dims = tuple(sample_dims)
         empty = [dim for dim in sample_dims if self.posterior.sizes[dim] == 0]
@@ -140,6 +147,22 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
         missing = taken[name]
         taken[name] = missing.copy(data=values.reshape(*missing.shape[:-1], -1)[..., places])
     return taken
+
+
+def _check_observed(observed: xr.Dataset, model: Model) -> None:
+    """Refuse a model of other data than those that draws were sampled with."""
+    observed = _as_in_model(observed, model)
+    for rv in model.observed_RVs:
+        if rv.name not in observed:
+            continue
+        then, now = observed[rv.name].to_numpy(), evaluate(model.rvs_to_values[rv])
+        if rv.name.endswith(_SEEN):  # without labels, so that they may be in another order
+            then, now = np.sort(then, axis=None), np.sort(now, axis=None)
+        if then.shape != now.shape or not np.allclose(then, now, rtol=1e-6, equal_nan=True):
+            raise ValueError(
+                f"variable {rv.name!r}: expected the data that were observed with the draws; found "
+                "others in the model. Sample it again"
+            )
 
 
 def _dims(model: Model, name: str) -> tuple[Hashable, ...]:

@@ -57,6 +57,14 @@ def test_the_nearest_clusters_merge():
     assert merge_nearest(x, np.array([0, 0, 1, 1, 2, 2])).tolist() == [0, 0, 0, 0, 1, 1]
 
 
+def test_clusters_of_equal_rows_are_merged():
+    """Of few distinct values there may be no noise: the search went on for ever."""
+    x, labels = np.array([[0.0], [0.0], [5.0], [5.0], [6.0], [6.0]]), np.array([0, 0, 1, 1, 2, 2])
+    assert merge_nearest(x, labels).tolist() == [0, 0, 1, 1, 1, 1]
+    far = np.concatenate([1e155 * x, np.zeros((1, 1))])
+    assert merge_nearest(far, np.append(labels, 0)).max() == 1
+
+
 def shapes(seed, n=5, noise=0.0, n_domains=2):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, 3))

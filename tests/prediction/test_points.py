@@ -1,14 +1,18 @@
 """Recorded draws become the points that they were recorded from."""
 
 import numpy as np
+import pymc as pm
 import pytest
+import xarray as xr
 
+import pm_match as pmm
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
 from tests.declared import features as tiny_features
 from tests.declared import networks as tiny_networks
 from tests.declared import plain as tiny
 from tests.declared.features import Kind
+from tests.declared.few_draws import few_draws
 from tests.prediction.made_up import model_of, tree_of
 
 MODELS = {
@@ -49,3 +53,27 @@ def test_points_are_those_that_were_recorded(case):
             assert other[name].dtype == np.asarray(start[name]).dtype
             np.testing.assert_allclose(other[name], value, rtol=1e-9, atol=1e-9)
     assert compared > 0
+
+
+def test_draws_of_other_data_tell_nothing_of_new_objects():
+    """Labels are of the data: after `pm.set_data`, draws from before were put beside other data."""
+    with pm.Model() as model:
+        data = pm.Data("data", [1.0, 2.0, 7.0, 9.0])
+        label = pm.Categorical("cluster", [0.4, 0.6], shape=4)
+        rate = pm.Gamma("rate", 2.0, 0.5, shape=2)
+        pm.Exponential("x", rate[label], observed=data)
+    new = {"cluster": np.array([2.0])}
+    idata = few_draws(model)
+    found = pmm.assign(idata, model, new, progressbar=False)
+    with model:
+        pm.set_data({"data": [1.0, 2.0, 7.0, 8.0]})
+    for predict in (pmm.assign, pmm.impute):
+        with pytest.raises(ValueError, match="'x': expected the data that were observed with the"):
+            predict(idata, model, new, progressbar=False)
+    pmm.log_predictive(idata, model, progressbar=False)  # of parameters alone
+    with model:
+        pm.set_data({"data": [1.0, 2.0, 7.0, 9.0]})
+    again = pmm.assign(idata, model, new, progressbar=False)
+    xr.testing.assert_equal(
+        found["prediction/cluster"].dataset, again["prediction/cluster"].dataset
+    )

@@ -103,13 +103,14 @@ def merge_nearest(x: NDArray[np.float64], labels: Labels) -> Labels:
     means, sizes = cluster_means(x, labels, n)
     residual = x - means[labels]
     noise = residual.T @ residual / len(x)
-    noise += 1e-9 * (np.trace(noise) + 1e-300) * np.eye(len(noise))
+    noise += 1e-9 * (np.trace(noise) or 1.0) * np.eye(len(noise))
     centres = np.linalg.solve(np.linalg.cholesky(noise), means.T).T
     distance = np.square(centres[:, None] - centres[None]).sum(axis=2)
     cost = distance * sizes[:, None] * sizes / (sizes[:, None] + sizes)
-    cost[np.tril_indices(n)] = np.inf
-    first, second = np.unravel_index(int(cost.argmin()), cost.shape)
-    merged = np.where(labels == second, first, labels)
+    # Two are merged though all costs may be infinite, on extreme scales.
+    first, second = np.triu_indices(n, 1)
+    least = int(cost[first, second].argmin())
+    merged = np.where(labels == second[least], first[least], labels)
     return np.unique(merged, return_inverse=True)[1].astype(np.int64)
 
 
