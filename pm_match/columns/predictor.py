@@ -50,7 +50,10 @@ class ColumnsPredictor(Predictor):
         self._point, self._labels = point, labels[self.columns.clustering]
 
     def log_predictive(self, place: Place, seen: NewTables) -> NDArray[np.float64]:
-        """Log predictive of the values, the parameters integrated out."""
+        """Log predictive of the values, the parameters integrated out.
+
+        Where the densities of the data count to a power, those of new objects count in full.
+        """
         new, base = self._entries(place, seen)
         slot_of = self._state.site.slot_of(self.columns.clustering)
         n_slots = int(self._state.site.partitions[self.columns.clustering].n_slots[0])

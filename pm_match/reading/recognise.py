@@ -14,6 +14,7 @@ from pm_match.reading.clusterings import (
     clustering_candidate,
     verified_clustering,
 )
+from pm_match.reading.coarsen import coarsened
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, random_point
 from pm_match.reading.kinds import Candidate, Kind, kinds
@@ -172,8 +173,10 @@ class Reader:
             return set()
         stems: dict[str, list[RV]] = {}
         for rv in self.claimed[asked]:
-            # What is missing goes with what is observed.
-            stem = rv.name.removesuffix("_observed").removesuffix("_unobserved")
+            # What is missing goes with what is observed, and so does what coarsens it.
+            coarse = self.context.once(coarsened, rv) if rv in self.model.potentials else None
+            name = rv.name if coarse is None else coarse[0].name
+            stem = name.removesuffix("_observed").removesuffix("_unobserved")
             stems.setdefault(stem, []).append(rv)
         own = [*stems.values()]
         alone = [rvs for rvs in own if len(own) > 1 and not self._serves(asked, rvs)]

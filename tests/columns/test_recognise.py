@@ -369,3 +369,18 @@ def test_an_observed_precision_is_no_parameter_of_clusters():
     evidence_of(model)
     (found,) = read(pm.observe(model, {"precision": [0.5, 1.0, 2.0]})).components[0].evidence
     assert found.kind == "declared"
+
+
+def test_what_is_refused_beside_what_is_not_takes_its_power_along():
+    """The others' parameters were not integrated out, either."""
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", [0.2, 0.3, 0.5], shape=5)
+        for name, rows in (("few", T - 1), ("right", T)):
+            rate = pm.Gamma(f"rate_{name}", 2.0, 1.0, shape=rows)
+            pm.Poisson(name, rate[cluster % rows], observed=np.arange(5))
+            pmm.coarsen(f"coarsened_{name}", name, 0.5)
+    structure = read(model)
+    found = {own.kind: own for own in structure.components[0].evidence}
+    assert found["declared"].factors == ("few", "coarsened_few")
+    assert found["columns"].parameters == ("rate_right",)
+    assert "claims it" not in structure.notes["cluster"]
