@@ -187,7 +187,9 @@ def _one_left_out(told: NDArray, entered: NDArray) -> tuple[float, float]:
             # Long tails are told.
             warnings.filterwarnings("ignore", "Estimated shape parameter")
             log_weights, k = array_stats.psislw(entered, r_eff=1.0)
-    except ValueError:  # the largest weights are all equal: there is no tail
+    except ValueError as error:  # the largest weights are all equal: there is no tail
+        if "tail values" not in str(error):
+            raise
         log_weights, k = -entered - logsumexp(-entered), -np.inf
     return float(logsumexp(log_weights + told)), float(k)
 

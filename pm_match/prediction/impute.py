@@ -187,7 +187,7 @@ def _with_missing(
             + ". new_data may have some"
         )
     if drawn:
-        warn(f"impute: draws alone say what {drawn} may be, which are not predicted.")
+        warn(f"impute does not predict {drawn}: only their draws say what they may be.")
     return found
 
 

@@ -312,6 +312,6 @@ def test_missing_values_that_something_depends_on_are_no_part_of_the_columns(kin
         rate = pm.Gamma("rate", 2.0, 1.0, shape=2)
         pm.Poisson("n", rate[cluster], observed=np.ma.masked_equal([0, -1, 3], -1))
     idata = few_draws(model)
-    with pytest.warns(UserWarning, match="draws alone say what 'x_unobserved' may be"):
+    with pytest.warns(UserWarning, match="does not predict 'x_unobserved': only their draws"):
         found = pmm.impute(idata, model, ci_prob=0.5)
     assert {*found} == {"n", "n_lower", "n_upper"}
