@@ -5,6 +5,7 @@ import numpy as np
 from pm_match.reading import read
 from pm_match.reading.probe import initial_point
 from pm_match.sharded.centre import Centre
+from pm_match.sharded.choose import draw_labels
 from pm_match.sharded.data import cut
 from pm_match.sharded.shards import Shard
 from pm_match.sharded.split_merge import split_or_merge
@@ -73,3 +74,32 @@ def drawn(centre, shards, iteration):
     for setting in centre.settings(iteration):
         centre.load(calls(shards)("draw", setting, iteration))
     return setting
+
+
+def check_choices(monkeypatch, model, data):
+    """Hold what labels are drawn from against the declared log density, object by object."""
+    tables = []
+
+    def recorded(rng, table, log_weights, *given):
+        tables.append(table + log_weights)
+        draw_labels(rng, table, log_weights, *given)
+
+    monkeypatch.setattr("pm_match.sharded.shards.draw_labels", recorded)
+    log_density = model.compile_logp()
+    centre, shards, store = halves(model, data, chunk_size=2, seed=0)
+    for iteration in range(3):
+        drawn(centre, shards, iteration)
+        centre.update(calls(shards), tuning=True)
+    for setting in centre.settings(iteration):
+        tables.clear()
+        point = centre.point | store.whole()
+        centre.load(calls(shards)("draw", setting, iteration))
+        pieces = [piece for shard in shards for piece in shard._pieces(setting)]
+        for piece, table in zip(pieces, tables, strict=True):
+            for row, own in zip(range(piece.start, piece.stop), table, strict=True):
+                labels = np.repeat(point[piece.assignment][None], len(own), axis=0)
+                labels[:, row] = np.arange(len(own))
+                declared = [log_density(point | {piece.assignment: one}) for one in labels]
+                np.testing.assert_allclose(
+                    own - own[0], np.subtract(declared, declared[0]), atol=1e-5
+                )

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import gamma
 
-from pm_match.sharded.choose import draw_labels
 from tests.sharded import models
-from tests.sharded.chains import calls, drawn, halves, run
+from tests.sharded.chains import check_choices, run
 from tests.sharded.enumeration import CASES, enumerated
 
 
@@ -37,30 +36,8 @@ def functions(states):
 @pytest.mark.parametrize("case", CASES)
 def test_objects_choose_by_the_declared_density(case, monkeypatch):
     """What chains of this length do not see: densities to the power of .9, say."""
-    tables = []
-
-    def recorded(rng, table, log_weights, *given):
-        tables.append(table + log_weights)
-        draw_labels(rng, table, log_weights, *given)
-
     model, data, _ = CASES[case]()
-    log_density = model.compile_logp()
-    centre, shards, store = halves(model, data, chunk_size=2, seed=0)
-    for iteration in range(3):
-        drawn(centre, shards, iteration)
-        centre.update(calls(shards), tuning=True)
-    point = centre.point | store.whole()
-    monkeypatch.setattr("pm_match.sharded.shards.draw_labels", recorded)
-    drawn(centre, shards, iteration)
-    pieces = [piece for shard in shards for piece in shard.pieces]
-    for piece, table in zip(pieces, tables, strict=True):
-        for row, own in zip(range(piece.start, piece.stop), table, strict=True):
-            declared = np.empty(models.T)
-            for label in range(models.T):
-                labels = point[piece.assignment].copy()
-                labels[row] = label
-                declared[label] = log_density(point | {piece.assignment: labels})
-            np.testing.assert_allclose(own - own[0], declared - declared[0], atol=1e-5)
+    check_choices(monkeypatch, model, data)
 
 
 # Held with moves of whole clusters, which are no help to wrong draws of labels.

@@ -16,7 +16,7 @@ from pm_match.networks.sharded import CellRows, ShardedRelation
 from pm_match.sharded.choose import draw_labels
 from pm_match.sharded.shards import ChunkResult
 from pm_match.sharded.split_merge import split_or_merge
-from tests.sharded.chains import calls, halves, run
+from tests.sharded.chains import calls, check_choices, halves, run
 from tests.sharded.enumeration import log_sticks
 from tests.sharded.simulate import ShardSimulator
 
@@ -101,6 +101,11 @@ def functions(states):
     together = [(states[:, i] == states[:, j])[:, None] for i, j in pairs]
     both = [(together[0] & own) for own in together[-2:]]
     return np.concatenate([*one, *together, *both], axis=1).astype(float)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_objects_choose_by_the_declared_density(family, monkeypatch):
+    check_choices(monkeypatch, *tiny(family))
 
 
 @pytest.mark.parametrize(
