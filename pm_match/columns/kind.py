@@ -8,7 +8,6 @@ from pm_match.columns.recognise import columns_candidates, is_family, why_not
 from pm_match.columns.sharded import ShardedColumns
 from pm_match.columns.state import ColumnsPoints, ColumnsState
 from pm_match.reading.ancestry import RV, Refusal
-from pm_match.reading.coarsen import coarsened
 from pm_match.reading.context import Context
 from pm_match.reading.kinds import Kind
 
@@ -24,13 +23,7 @@ class IndependentColumns(Kind):
     sharded = ShardedColumns
 
     def claims(self, context: Context, rv: RV) -> bool:
-        """Whether the parameters of a variable are those of clusters, with a conjugate prior.
-
-        Or a potential says that such a variable is coarsened.
-        """
-        if rv in context.model.potentials:
-            found = context.once(coarsened, rv)
-            return found is not None and self.claims(context, found[0])
+        """Whether the parameters of a variable are those of clusters, with a conjugate prior."""
         try:
             return why_not(context, rv) is None
         except Refusal:

@@ -87,9 +87,9 @@ def why_not(context: Context, rv: RV) -> str | None:
         return found
     for theta in found.theta:
         for child in context.ancestry.strangers(theta, [rv, *found.theta]):
-            coarse = context.once(coarsened, child) if child in context.model.potentials else None
-            seen = child if coarse is None else coarse[0]
-            own = None if seen in context.model.potentials else look(context, seen)
+            if context.once(coarsened, child):  # as what it coarsens, which is looked at itself
+                continue
+            own = None if child in context.model.potentials else look(context, child)
             if not isinstance(own, Reading) or own.theta != found.theta:
                 return (
                     f"{child.name!r} depends on {theta.name!r} too, which could then not be "

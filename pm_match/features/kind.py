@@ -21,7 +21,6 @@ from pm_match.features.sharded import ShardedFeatures
 from pm_match.features.state import FeatureState
 from pm_match.reading.ancestry import RV, names
 from pm_match.reading.clusterings import ClusteringCandidate
-from pm_match.reading.coarsen import coarsened
 from pm_match.reading.context import Context
 from pm_match.reading.kinds import Kind
 from pm_match.reading.parts import Component
@@ -39,13 +38,7 @@ class FeatureVectors(Kind):
     sharded = ShardedFeatures
 
     def claims(self, context: Context, rv: RV) -> bool:
-        """Whether a variable is normal, with the same noise in all clusters.
-
-        Or a potential says that such a variable is coarsened.
-        """
-        if rv in context.model.potentials:
-            found = context.once(coarsened, rv)
-            return found is not None and self.claims(context, found[0])
+        """Whether a variable is normal, with the same noise in all clusters."""
         return is_normal(rv) and self.why_not(context, rv) is None
 
     def why_not(self, context: Context, rv: RV) -> str | None:

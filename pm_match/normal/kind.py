@@ -21,7 +21,6 @@ from pm_match.normal.sharded import ShardedNormals
 from pm_match.normal.state import NormalsState
 from pm_match.reading.ancestry import RV
 from pm_match.reading.clusterings import ClusteringCandidate
-from pm_match.reading.coarsen import coarsened
 from pm_match.reading.context import Context
 from pm_match.reading.kinds import Kind
 from pm_match.reading.parts import Component
@@ -37,13 +36,7 @@ class NormalClusters(Kind):
     sharded = ShardedNormals
 
     def claims(self, context: Context, rv: RV) -> bool:
-        """Whether a variable is normal around normal means that share its Wishart precision.
-
-        Or a potential says that such a variable is coarsened.
-        """
-        if rv in context.model.potentials:
-            found = context.once(coarsened, rv)
-            return found is not None and mean_and_precision(context, found[0]) is not None
+        """Whether a variable is normal around normal means that share its Wishart precision."""
         return mean_and_precision(context, rv) is not None
 
     def candidates(

@@ -73,7 +73,12 @@ def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
 
 
 def coarsened(context: Context, potential: RV) -> tuple[RV, float] | None:
-    """Return the observed variable whose density a potential brings to a power, and the power."""
+    """Return the observed variable whose density a potential brings to a power, and the power.
+
+    None of all other potentials and variables.
+    """
+    if potential not in context.model.potentials:
+        return None
     parents = context.ancestry.parents
     for rv in context.model.observed_RVs:
         if parents[rv] == parents[potential]:

@@ -70,7 +70,7 @@ class Kind:
     name: ClassVar[str]
     # Whether it is asked after all others, and of what they refuse: of potentials too.
     last: ClassVar[bool] = False
-    # Whether it is asked about potentials too, as kinds that are asked last are.
+    # Whether its variables may be coarsened: the potentials that say so are its, too.
     potentials: ClassVar[bool] = False
     # Whether its search is for components with evidence of other kinds too.
     searches_all: ClassVar[bool] = False

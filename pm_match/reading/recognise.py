@@ -174,7 +174,7 @@ class Reader:
         stems: dict[str, list[RV]] = {}
         for rv in self.claimed[asked]:
             # What is missing goes with what is observed, and so does what coarsens it.
-            coarse = self.context.once(coarsened, rv) if rv in self.model.potentials else None
+            coarse = self.context.once(coarsened, rv)
             name = rv.name if coarse is None else coarse[0].name
             stem = name.removesuffix("_observed").removesuffix("_unobserved")
             stems.setdefault(stem, []).append(rv)
@@ -202,11 +202,13 @@ class Reader:
 
     def _kind_of(self, rv: RV) -> Kind | None:
         """Return the kind that claims a variable over assignments, or a potential."""
-        potential = rv in self.model.potentials
+        # Whose a variable is that is coarsened, its potential is, too.
+        coarse = self.context.once(coarsened, rv)
+        whose, potential = coarse[0] if coarse else rv, rv in self.model.potentials
         for own in self.kinds:
             asked = (own, rv) not in self.passed
-            asked = asked and (own.last or own.potentials or not potential)
-            if asked and own.claims(self.context, rv):
+            asked = asked and (own.last or not potential or (own.potentials and bool(coarse)))
+            if asked and own.claims(self.context, whose):
                 return own
         return None
 
