@@ -26,6 +26,8 @@ _SPELLED = (
     (r"model='relational_clusters'", "--edges"),
     (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
     (r"self_loops=True", "--self-loops"),
+    (r"^(\w+: no) option 'power'.*", r"\1 --power"),
+    (r"^power: ", "--power: "),
     (r"(symmetric|force)=True", r"--\1"),
     # All files have the same --id.
     (r" \(where ids have names of their own, [^)]*\)", ""),
@@ -169,6 +171,13 @@ def _add_tables(group: Any) -> None:
         "projected_clusters",
     )
     group.add_argument(
+        "--power",
+        type=float,
+        metavar="P",
+        help="to which densities count: below 1, clusters split less easily (--model mixture, "
+        "table_clusters and aligned_clusters; default: 1, aligned_clusters 0.8)",
+    )
+    group.add_argument(
         "--standardise",
         "--standardize",
         action="store_true",
@@ -286,6 +295,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
         "n_clusters": options.clusters,
         "n_factors": options.factors,
         "projection": options.projection,
+        "power": options.power,
         "standardise": options.standardise or None,
         "types": options.types,
         "one_mode": options.one_mode or None,

@@ -26,6 +26,13 @@ _SILENT = (
     "TensorFromScalar",
     "ViewOp",
 )
+# Random variables that are not named as PyMC's distribution.
+_DISTRIBUTIONS = {
+    "AutoRegressive": "AR",
+    "InvGamma": "InverseGamma",
+    "NegBinomial": "NegativeBinomial",
+    "WeibullBeta": "Weibull",
+}
 # Names of parameters, in the order of the random variable's inputs; "/" is given as its inverse.
 _PARAMETERS = {
     "Bernoulli": "p",
@@ -36,6 +43,7 @@ _PARAMETERS = {
     "Gamma": "alpha /beta",
     "LogNormal": "mu sigma",
     "MvNormal": "mu cov",
+    "NegativeBinomial": "n p",
     "Normal": "mu sigma",
     "Poisson": "mu",
     "StickBreakingWeights": "alpha K",
@@ -101,6 +109,7 @@ def _dims(dims: Any) -> str:
 def _variable(variable: TensorVariable, model: Model, more: list[str]) -> str:
     op = variable.owner.op
     name = type(op).__name__.removesuffix("RV")
+    name = _DISTRIBUTIONS.get(name, name)
     room = "pm" if hasattr(pm, name) else "pmm"
     try:
         given = op.dist_params(variable.owner)

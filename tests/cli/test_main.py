@@ -134,6 +134,15 @@ def test_a_model_can_be_chosen(files):
         prepared(*files, "--model", "mixture", "--standardize")
 
 
+def test_densities_can_count_to_a_power(files, capsys):
+    assert prepared(*files, "--power", "0.5").options == {"power": 0.5}
+    model = refused(capsys, *files, "--power", "0.5", "--model", "normal_clusters")
+    assert "error: normal_clusters: no --power\n" in model
+    assert "--power: expected a number in (0, 1]; found 2.0" in refused(
+        capsys, *files, "--power", "2"
+    )
+
+
 def test_constant_columns_are_left_out_and_named(tmp_path):
     file = write(tmp_path / "data.csv", "u,v\n1.5,2\n3,2\n")
     with pytest.warns(UserWarning, match=r"'v' \(left out: one value only \(2\)\)"):

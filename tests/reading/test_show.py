@@ -20,6 +20,8 @@ def declared():
         scale = pm.LogNormal("scale", 0.0, 0.5)
         middle = pm.Deterministic("middle", pt.exp(scale) * mean - 2.0, dims=("cluster", "axis"))
         pm.Normal("x", middle[cluster], tau=noise, dims=("object", "axis"), observed=X)
+        p = pm.Beta("p", 2.0, 1.0)
+        pm.NegativeBinomial("y", n=1.5, p=p, shape=4, observed=np.arange(4))
         pm.Potential("pull", -((mean**2).sum()) / 2.0)
     return model
 
@@ -29,8 +31,9 @@ def test_what_is_printed_declares_the_same(capsys):
     pmm.show(model)
     text = capsys.readouterr().out
     assert 'x = pm.Normal("x", mu=middle[label], tau=noise, dims=("object", "axis")' in text
-    scope = {"pm": pm, "exp": pt.exp, "sum": pt.sum, "X": X}
-    exec(text.replace("):\n", ") as again:\n").replace("observed=…", "observed=X"), scope)
+    scope = {"pm": pm, "exp": pt.exp, "sum": pt.sum, "X": X, "Y": np.arange(4)}
+    text = text.replace("):\n", ") as again:\n").replace("observed=…", "observed=X", 1)
+    exec(text.replace("observed=…", "observed=Y"), scope)
     again = scope["again"]
     assert again.named_vars_to_dims == model.named_vars_to_dims
     rng = np.random.default_rng(1)
@@ -41,7 +44,7 @@ def test_what_is_printed_declares_the_same(capsys):
     }
     expected = model.point_logps(point)
     assert again.point_logps(point) == expected
-    assert len(set(expected.values())) == len(expected) == 8
+    assert len(set(expected.values())) == len(expected) == 10
 
 
 @pytest.mark.parametrize(
