@@ -1,16 +1,16 @@
-"""Choose the numbers of clusters by the log joint, or combine the searches with all of them."""
+"""Choose the numbers of clusters by the log joint, or combine searches with all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from operator import itemgetter
 
 import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 import pm_match as pmm
@@ -27,10 +27,11 @@ class Choice:
     found : DataTree
         From `pm_match.find_matching`.
     table : DataFrame
-        A row for each model that was tried, in that order: the numbers by type, and the `score`.
+        A row for each model that was tried, in that order: the numbers by type, and the `score` of
+        its best search.
     searches : Dataset
-        What every search of every model found: labels and relevance (search, objects), and the rest
-        of group `starts`.
+        What every search of every model found: labels and relevance (search, objects), the `score`
+        (search,), and the rest of group `starts`.
     """
 
     n_clusters: dict[str, int]
@@ -39,11 +40,11 @@ class Choice:
     searches: xr.Dataset
 
     def consensus(self, var_names: Sequence[str] | None = None) -> xr.Dataset:
-        """Estimate what the searches of all models have in common.
+        """Estimate what the better half of the searches, of all models, have in common.
 
-        Where the log joints of models with other numbers of clusters, and of searches, are nearly
-        tied, the best of them is as good as any. What they have in common is not: the partition
-        with the greatest expected adjusted Rand index, all searches equally probable (see
+        Where scores are nearly tied, the matching with the best of them is as good as any other.
+        What many have in common is not: the partition with the greatest expected adjusted Rand
+        index, all searches in the half with the higher scores equally probable (see
         `pmm.partition_estimate`).
 
         Parameters
@@ -56,8 +57,10 @@ class Choice:
         Dataset
             As of `pm_match.partition_estimate`.
         """
+        scores = self.searches["score"]
+        better = np.flatnonzero(scores.to_numpy() >= float(scores.median()))
         return pmm.partition_estimate(
-            self.searches,
+            self.searches.isel(search=better),
             loss="ari",
             sample_dims=("search",),
             var_names=var_names,
@@ -65,8 +68,8 @@ class Choice:
         )
 
 
-def score(found: xr.DataTree, n_clusters: Mapping[str, int]) -> float:
-    r"""Log joint of data and partitions: of clusters without names.
+def score(starts: xr.Dataset, n_clusters: Mapping[str, int]) -> NDArray[np.float64]:
+    r"""Compute the log joint of data and partitions, of clusters without names, search by search.
 
     With K equally probable clusters, of which k hold objects, :math:`K! / (K - k)!` labellings are
     one partition. Without this factor larger numbers would pay for names that mean nothing. With
@@ -75,24 +78,27 @@ def score(found: xr.DataTree, n_clusters: Mapping[str, int]) -> float:
 
     Parameters
     ----------
-    found : DataTree
-        From `pm_match.find_matching`, of a model with uniform weights.
+    starts : Dataset
+        The group of `pm_match.find_matching`, of a model with uniform weights.
     n_clusters : mapping of str to int
         The number for each type: ``cluster_<network>_<type>`` are its assignments.
+
+    Returns
+    -------
+    ndarray, shape (start,)
     """
-    starts = found["starts"]
-    best = starts.isel(start=int(starts["log_joint"].argmax("start")))
-    total = float(best["log_joint"])
+    total = starts["log_joint"].to_numpy().copy()
     for t, size in n_clusters.items():
         own = [
-            best[name].to_numpy()
-            for name in map(str, best.data_vars)
+            starts[name].to_numpy()
+            for name in map(str, starts.data_vars)
             if name.startswith("cluster_") and name.endswith(f"_{t}")
         ]
         if not own:
             raise ValueError(f"n_clusters: expected types of the model's objects; found {t!r}")
-        labels = np.unique(np.concatenate(own))
-        total += gammaln(size + 1) - gammaln(size - np.sum(labels >= 0) + 1)
+        for number, labels in enumerate(np.concatenate(own, axis=1)):
+            used = np.unique(labels[labels >= 0]).size
+            total[number] += gammaln(size + 1) - gammaln(size - used + 1)
     return total
 
 
@@ -132,20 +138,19 @@ def choose(
                 f"candidates: expected positive numbers of clusters of {t!r}; "
                 f"found {list(candidates[t])}"
             )
-    tried: list[tuple[dict[str, int], xr.DataTree, float]] = []
+    tried: list[tuple[dict[str, int], xr.DataTree]] = []
+    searches: list[xr.Dataset] = []
     for chosen in product(*grid.values()):
         numbers = dict(zip(grid, chosen, strict=True))
         found = pmm.find_matching(
             declare(numbers), starts=starts, random_seed=random_seed, progressbar=False
         )
-        tried.append((numbers, found, score(found, numbers)))
-    numbers, found, _ = max(tried, key=itemgetter(2))
-    searches = xr.concat(
-        [
-            own["starts"].to_dataset().drop_dims("other_start").drop_vars("start")
-            for _, own, _ in tried
-        ],
-        "start",
-    ).rename(start="search")
-    table = pd.DataFrame([own | {"score": value} for own, _, value in tried])
-    return Choice(numbers, found, table, searches)
+        all_starts = found["starts"].to_dataset().drop_dims("other_start").drop_vars("start")
+        tried.append((numbers, found))
+        searches.append(all_starts.assign(score=("start", score(all_starts, numbers))))
+    scores = [float(each["score"].max()) for each in searches]
+    numbers, found = tried[int(np.argmax(scores))]
+    table = pd.DataFrame(
+        [own | {"score": best} for (own, _), best in zip(tried, scores, strict=True)]
+    )
+    return Choice(numbers, found, table, xr.concat(searches, "start").rename(start="search"))

@@ -35,7 +35,11 @@ def verdict(
         sizes = inside.groupby(["cluster", "domain"]).size().unstack(fill_value=0)
         spans = _spans(sizes, len(draws.domains))
         lines.append(f"{of}{spans}; {_sure(own, inside, one_draw)}.")
-        if not one_draw and chance_of(draws).uninformative:
+        if 2 * len(inside) < len(own):
+            lines.append(
+                f"{of}Most objects are in no cluster. In a model without relevance, all are in one."
+            )
+        elif not one_draw and chance_of(draws).uninformative:
             lines.append(
                 f"{of}The clusters hardly tell objects apart, so a match says little about a pair."
             )

@@ -3,12 +3,14 @@
 import argparse
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 from scipy import sparse
 from scipy.special import gammaln
 
 import pm_match as pmm
-from case_studies.cluster_numbers import choose, score
+from case_studies.cluster_numbers import Choice, choose, score
 from case_studies.degree_networks import declare, index, one
 from pm_match.datasets import LabelledNetworks
 
@@ -28,16 +30,30 @@ def two_classes(seed=0):
 def test_the_score_counts_partitions_not_names():
     loaded = two_classes()
     numbers = {"document": 3, "word": 3}
-    found = pmm.find_matching(declare(loaded, numbers), starts=1, random_seed=0, progressbar=False)
-    best = found["starts"].isel(start=0)
-    expected = float(best["log_joint"])
-    for t, size in numbers.items():
-        own = [best[f"cluster_{name}_{t}"].to_numpy() for name in "ab"]
-        k = len(set(np.concatenate(own).tolist()) - {-1})
-        expected += gammaln(size + 1) - gammaln(size - k + 1)
-    assert score(found, numbers) == pytest.approx(expected)
+    found = pmm.find_matching(declare(loaded, numbers), starts=2, random_seed=0, progressbar=False)
+    starts = found["starts"].to_dataset()
+    expected = starts["log_joint"].to_numpy().copy()
+    for number in range(2):
+        for t, size in numbers.items():
+            own = [starts[f"cluster_{name}_{t}"].to_numpy()[number] for name in "ab"]
+            k = len(set(np.concatenate(own).tolist()) - {-1})
+            expected[number] += gammaln(size + 1) - gammaln(size - k + 1)
+    assert score(starts, numbers) == pytest.approx(expected)
     with pytest.raises(ValueError, match="found 'film'"):
-        score(found, {"film": 2})
+        score(starts, {"film": 2})
+
+
+def test_the_better_half_of_searches_have_something_in_common():
+    right, wrong = np.repeat([0, 1], 4), np.tile([0, 1], 4)
+    searches = xr.Dataset(
+        {
+            "cluster_a_row": (("search", "a_row_object"), [wrong, right, wrong, right, wrong]),
+            "score": ("search", [-9.0, 3.0, -8.0, 2.0, 1.0]),
+        }
+    )
+    choice = Choice({}, xr.DataTree(), pd.DataFrame(), searches)
+    labels = choice.consensus()["cluster_a_row"].to_numpy()
+    assert pmm.metrics.adjusted_rand_index({"a": right}, {"a": labels}) == 1.0
 
 
 def test_candidates_are_checked():

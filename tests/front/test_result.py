@@ -147,7 +147,14 @@ def test_clusters_of_one_object_are_shown_in_one_row():
 def test_objects_that_fit_no_cluster():
     relevance = np.ones((2, 40, 12), int)
     relevance[..., 5] = 0
-    assert drawn([sure, sure], relevance=relevance).verdict()[0].endswith(", 1 in no cluster.")
+    few = drawn([sure, sure], relevance=relevance).verdict()
+    assert few[0].endswith(", 1 in no cluster.")
+    assert "without relevance" not in " ".join(few)
+    relevance[:] = 0
+    most = drawn([sure, sure], relevance=relevance).verdict()
+    assert most[1] == (
+        "Most objects are in no cluster. In a model without relevance, all are in one."
+    )
 
 
 def test_noise_is_called_noise():
