@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -173,6 +174,13 @@ class PreparedData:
             return {name: (name, None) for name in self.data}
         return {f"{name}_{t}": (name, t) for name in self.data for t in self.options["types"]}
 
+    def axis_titles(self) -> dict[str, str]:
+        """Give what the user calls that which every assignment is of, by its name."""
+        return {
+            name: self.titles[domain] + (f"_{kind}" if kind else "")
+            for name, (domain, kind) in self.axes().items()
+        }
+
     def shared(self) -> set[str]:
         """Name the columns that several tables have, if columns have names."""
         seen: set[str] = set()
@@ -254,10 +262,23 @@ class PreparedData:
             # One object of each stands for all of a given cluster.
             firsts = {name: [own[0] for own in groups] for name, groups in self.groups().items()}
             apart += [{name: [own]} for name, own in firsts.items() if len(own) > 1]
-        model = self._function(whole, options)
-        with model:
-            declare_links(apart, list(self.axes()), "cannot_link")
+        with self._own_names():
+            model = self._function(whole, options)
+            with model:
+                declare_links(apart, list(self.axes()), "cannot_link")
         return model
+
+    @contextmanager
+    def _own_names(self) -> Iterator[None]:
+        """Say names of domains in errors as the user does, and not as variables do."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            said = str(error)
+            for name, title in {**self.titles, **self.axis_titles()}.items():
+                said = said.replace(repr(name), repr(title))
+            error.args = (said,)
+            raise
 
     def _function(self, whole: bool, options: Mapping[str, Any]) -> pm.Model:
         options = dict(options)
@@ -443,7 +464,7 @@ def prepare(
         if isinstance(given_pairs, str | PathLike):
             given_pairs = read_links(Path(given_pairs))
         for one in link_sets(given_pairs, what):
-            kept.append({_assignment(found, key): own for key, own in one.items()})
+            kept.append({_assignment(found, what, key): own for key, own in one.items()})
     found.clusters.update(_known(found, "clusters", clusters))
     _set_classes(found, classes)
     chosen = model or choose_model(found)
@@ -551,14 +572,9 @@ def _known(
             f"{{'a': labels_of_a}}; found {type_name(clusters)}"
         )
     for title, given in (clusters or {}).items():
-        name, where = _assignment(found, title), f"{what}[{title!r}]"
-        objects_of = _objects_of(found)
-        if name not in objects_of:
-            networks = found.kind == "networks"
-            there = objects_of if networks else found.titles.values()
-            what = "objects of a network" if networks else "table"
-            raise ValueError(f"{where}: {no_such(what, there, title)}")
-        objects = objects_of[name]
+        where = f"{what}[{title!r}]"
+        name = _assignment(found, where, title)
+        objects = _objects_of(found)[name]
         given = in_order(where, given, objects, partial=True)
         cells = np.asarray(given, dtype=object)
         if cells.ndim != 1:
@@ -579,11 +595,15 @@ def _known(
         yield name, (codes, names)
 
 
-def _assignment(found: PreparedData, title: Any) -> str:
+def _assignment(found: PreparedData, where: str, title: Any) -> str:
     """Name an assignment by its domain; by its network, if that has one type of objects."""
     name = identifier(str(title))
     if found.kind == "networks" and name in found.data and len(found.options["types"]) == 1:
         return f"{name}_{found.options['types'][0]}"
+    if name not in found.axes():
+        what = "table" if found.kind == "tables" else "set of objects"
+        there = found.axis_titles().values()
+        raise ValueError(f"{where}: {no_such(f'{what} {title!r}', there, title)}")
     return name
 
 

@@ -307,7 +307,7 @@ def test_names_that_clash(tmp_path, files, capsys):
 
 
 BAD_LINKS = {
-    "domain": ("left,top\np,1\n", "expected names among ['left', 'right']; found 'top'"),
+    "domain": ("left,top\np,1\n", "links: no table 'top'; there are ['left', 'right']"),
     "object": ("left,right\np,1\nz,2\n", "'left' has no object 'z'"),
     "one": ("left,right\np,\n", "row 1: expected labels of at least two objects; found 1"),
     "twice": ("left,left\np,q\n", "expected one column for 'left'; found several"),
@@ -572,8 +572,8 @@ def test_links_of_networks(tmp_path):
     assert [p.name for p in model.potentials] == ["links"]
     assert not [name for name in model.named_vars if name.startswith("relevance")]
     unknown = write(tmp_path / "unknown.csv", "a_word,b_verb\ngoal,ball\n")
-    with pytest.raises(ValueError, match=r"among \['a_document', .*; found 'b_verb'"):
-        prepared(*files, "--edges", "--links", unknown).declare()
+    with pytest.raises(ValueError, match=r"no set of objects 'b_verb'; there are \['a_d"):
+        prepared(*files, "--edges", "--links", unknown)
 
 
 BAD_EDGES = {

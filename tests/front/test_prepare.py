@@ -147,6 +147,29 @@ def test_names_of_domains_may_be_any():
         pmm.prepare({"shop/1": frame()})
 
 
+def test_errors_name_domains_as_they_are_given():
+    rng = np.random.default_rng(0)
+    tables = {
+        "2024": pd.DataFrame(rng.normal(size=(4, 2)), columns=["u", "v"]),
+        "east (x)": pd.DataFrame(rng.normal(size=(3, 2)), columns=["w", "x"]),
+    }
+    with pytest.raises(ValueError, match=r"no table 'west'; there are \['2024', 'east \(x\)'\]"):
+        pmm.prepare(tables, links={"2024": [0], "west": [1]})
+    linked = pmm.prepare(tables, links={"2024": ["zz"], "east (x)": ["1"]})
+    with pytest.raises(ValueError, match=r"^links: '2024' has no object 'zz'"):
+        linked.declare()
+    tables["2024"].loc[3] = np.nan
+    with pytest.raises(ValueError, match=r"^domain '2024': row 3: expected an observed value"):
+        pmm.prepare(tables).declare()
+    network = rng.integers(0, 2, (4, 3))
+    networks = {"2024": network, "east (x)": network}
+    with pytest.raises(ValueError, match=r"set of objects '2024'; there are \['2024_r', '2024_c'"):
+        pmm.prepare(networks, types=["r", "c"], links={"2024": [0], "east (x)": [1]})
+    linked = pmm.prepare(networks, types=["r", "c"], links={"2024_r": ["zz"], "east (x)_r": ["1"]})
+    with pytest.raises(ValueError, match=r"^links: '2024_r' has no object 'zz'"):
+        linked.declare()
+
+
 @pytest.mark.parametrize(
     "table",
     [
@@ -341,7 +364,7 @@ def test_given_clusters_are_declared_whole():
     assert [p.name for p in alone.potentials] == ["links", "cannot_link", "cannot_link_1"]
     with pytest.raises(ValueError, match=r"clusters\['a'\]: expected 6 labels; found 2"):
         pmm.prepare(tables, clusters={"a": [1, 2]})
-    with pytest.raises(ValueError, match=r"clusters\['B'\]: no table; there are .*"):
+    with pytest.raises(ValueError, match=r"clusters\['B'\]: no table 'B'; there are .*"):
         pmm.prepare(tables, clusters={"B": [1, 2]})
 
 
@@ -431,7 +454,7 @@ def test_classes_of_networks_are_observed():
     assert documents.known[own].tolist() == [0, -1, 1, 0, -1, -1]
     assert (documents.known >= 0).sum() == 3
     assert (words.known < 0).all()
-    with pytest.raises(ValueError, match=r"classes\['one'\]: no objects of a network; there are"):
+    with pytest.raises(ValueError, match=r"classes\['one'\]: no set of objects 'one'; there are"):
         pmm.prepare(data, classes={"one": known}, types=["text", "word"])
     with pytest.raises(ValueError, match="found known with relevance=True"):
         prepared.declare(relevance=True)
@@ -450,7 +473,7 @@ def test_given_clusters_of_networks_are_declared_whole():
     assert documents.links.tolist() == [[0, 3], [2, 5], [6, 7], [8, 9]]
     assert documents.apart.tolist() == [[0, 2], [6, 8]]
     assert not len(words.links)
-    with pytest.raises(ValueError, match=r"clusters\['one'\]: no objects of a network; there are"):
+    with pytest.raises(ValueError, match=r"clusters\['one'\]: no set of objects 'one'; there are"):
         pmm.prepare(data, clusters={"one": [0] * 6}, types=["text", "word"])
 
 
@@ -564,7 +587,7 @@ def test_classes_are_observed():
     assert model["cluster_a_unobserved"].type.ndim == 1
     whole = pmm.prepare({"a": a, "b": b}, classes={"a": [5, 5, 6, 6, 5, 5]}).declare()
     assert [rv.name for rv in whole.observed_RVs if rv.name == "cluster_a"]
-    with pytest.raises(ValueError, match=r"classes\['a'\]: no objects of a network; there are"):
+    with pytest.raises(ValueError, match=r"classes\['a'\]: no set of objects 'a'; there are"):
         pmm.prepare({"a": np.eye(3)}, types=["u", "v"], classes={"a": [1, 1, 2]})
 
 
