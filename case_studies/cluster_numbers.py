@@ -39,31 +39,39 @@ class Choice:
     table: pd.DataFrame
     searches: xr.Dataset
 
-    def consensus(self, var_names: Sequence[str] | None = None) -> xr.Dataset:
-        """Estimate what the better half of the searches, of all models, have in common.
+    def consensus(self, var_names: Sequence[str]) -> xr.Dataset:
+        """Estimate what those searches, of all models, have in common that agree with the best.
 
-        Where scores are nearly tied, the matching with the best of them is as good as any other.
-        What many have in common is not: the partition with the greatest expected adjusted Rand
-        index, all searches in the half with the higher scores equally probable (see
-        `pmm.partition_estimate`).
+        Where scores are nearly tied, the best matching errs in its own way, as every other does.
+        What many have in common is right more often; but where most searches end in the same wrong
+        matching, the score tells. So it is the partition with the greatest expected adjusted Rand
+        index (see `pmm.partition_estimate`) to the half of the searches that agree most with the
+        best, by the same index. Of these n, the best counts n times, the next n - 1 times, and so
+        on.
 
         Parameters
         ----------
-        var_names : sequence of str, optional
-            Assignment variables. Default: all.
+        var_names : sequence of str
+            Assignment variables, of one type of objects.
 
         Returns
         -------
         Dataset
             As of `pm_match.partition_estimate`.
         """
-        scores = self.searches["score"]
-        better = np.flatnonzero(scores.to_numpy() >= float(scores.median()))
+        order = np.argsort(-self.searches["score"].to_numpy(), kind="stable")
+        searches = self.searches[list(var_names)].isel(search=order)
+        labels = [
+            {name: own.to_numpy()[number] for name, own in searches.items()}
+            for number in range(len(order))
+        ]
+        agreement = [pmm.metrics.adjusted_rand_index(labels[0], own) for own in labels]
+        n = (len(order) + 1) // 2
+        half = np.sort(np.argsort(-np.array(agreement), kind="stable")[:n])
         return pmm.partition_estimate(
-            self.searches.isel(search=better),
+            searches.isel(search=np.repeat(half, np.arange(n, 0, -1))),
             loss="ari",
             sample_dims=("search",),
-            var_names=var_names,
             progressbar=False,
         )
 

@@ -43,17 +43,30 @@ def test_the_score_counts_partitions_not_names():
         score(starts, {"film": 2})
 
 
-def test_the_better_half_of_searches_have_something_in_common():
-    right, wrong = np.repeat([0, 1], 4), np.tile([0, 1], 4)
+def test_what_agrees_with_the_best_search_has_something_in_common():
+    """Half of the searches have another object wrong each, the others all another matching."""
+    right, wrong = np.repeat([0, 1], 5), np.tile([0, 1], 5)
+    alike = [np.where(np.arange(10) == k, 1 - right, right) for k in range(5)]
     searches = xr.Dataset(
         {
-            "cluster_a_row": (("search", "a_row_object"), [wrong, right, wrong, right, wrong]),
-            "score": ("search", [-9.0, 3.0, -8.0, 2.0, 1.0]),
+            "cluster_a_row": (("search", "object"), [*[wrong] * 5, *alike]),
+            "score": ("search", [4.0, 4.0, 4.0, 4.0, 4.0, 1.0, 5.0, 3.0, 2.0, 1.0]),
         }
     )
-    choice = Choice({}, xr.DataTree(), pd.DataFrame(), searches)
-    labels = choice.consensus()["cluster_a_row"].to_numpy()
-    assert pmm.metrics.adjusted_rand_index({"a": right}, {"a": labels}) == 1.0
+
+    def labels(found):
+        choice = Choice({}, xr.DataTree(), pd.DataFrame(), found)
+        return choice.consensus(["cluster_a_row"])["cluster_a_row"].to_numpy()
+
+    def same(one, other):
+        return pmm.metrics.adjusted_rand_index({"a": one}, {"a": other}) == 1.0
+
+    assert same(labels(searches), right)
+    # The better half would not say so, nor would all.
+    common = pmm.partition_estimate(searches, loss="ari", sample_dims=["search"])
+    assert same(common["cluster_a_row"].to_numpy(), wrong)
+    # Of two that disagree, the better counts more.
+    assert same(labels(searches.isel(search=[6, 7, 0])), alike[1])
 
 
 def test_candidates_are_checked():
