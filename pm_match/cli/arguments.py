@@ -26,7 +26,7 @@ _SPELLED = (
     (r"model='relational_clusters'", "--edges"),
     (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
     (r"self_loops=True", "--self-loops"),
-    (r"^(\w+: no) option 'power'.*", r"\1 --power"),
+    (r"^(\w+: no) option '(power|correlated)'.*", r"\1 --\2"),
     (r"^power: ", "--power: "),
     (r"(symmetric|force)=True", r"--\1"),
     # All files have the same --id.
@@ -178,6 +178,12 @@ def _add_tables(group: Any) -> None:
         "table_clusters and aligned_clusters; default: 1, aligned_clusters 0.8)",
     )
     group.add_argument(
+        "--correlated",
+        action="store_true",
+        help="columns of numbers are normal together, with one covariance within clusters (--model "
+        "mixture)",
+    )
+    group.add_argument(
         "--standardise",
         "--standardize",
         action="store_true",
@@ -296,6 +302,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
         "n_factors": options.factors,
         "projection": options.projection,
         "power": options.power,
+        "correlated": options.correlated or None,
         "standardise": options.standardise or None,
         "types": options.types,
         "one_mode": options.one_mode or None,

@@ -8,11 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from pm_match.checks import (
     LARGEST,
     check_count,
+    check_flag,
     check_identifier,
     check_option,
     check_positive,
@@ -44,6 +46,8 @@ _KINDS = tuple(_PARAMETERS)
 _ONE = np.float64(1.0)
 # Within a cluster, a column varies half as much as over all objects, before anything is known.
 _WITHIN = 0.5
+# How many objects the prior of correlated columns' means is worth.
+_MEAN_STRENGTH = 0.05
 
 
 def mixture(
@@ -57,6 +61,7 @@ def mixture(
     links: Links = None,
     known: Mapping[str, Any] | None = None,
     power: float = 1.0,
+    correlated: bool = False,
 ) -> pm.Model:
     r"""Declare a mixture of one table with mixed columns, or of several that share some columns.
 
@@ -101,13 +106,18 @@ def mixture(
     power : float, default 1.0
         To which the densities of all data count (`coarsen`). Below 1, clusters whose columns are
         correlated, or not quite of their family, split less easily.
+    correlated : bool, default False
+        Whether columns of numbers that the same tables have are normal together, with one
+        covariance within all clusters, :math:`x \sim N(\mu_j, \Lambda^{-1})`. Clusters are then not
+        cut along what columns share; they do not differ in spread. It needs the power 1.
 
     Returns
     -------
     pymc.Model
         With `weights` (unless uniform), `cluster_<table>`, and for columns of every kind, by
         cluster: `mean` and `precision` of numbers, `log_mean` and `log_precision` of positive ones,
-        `rate` of counts, `probability` of booleans, and `probability_<column>` of categories. Names
+        `rate` of counts, `probability` of booleans, and `probability_<column>` of categories. The
+        `precision` of correlated numbers is one matrix for all clusters. Names
         of parameters that not all tables share end with those of the tables that do. Data are
         called `<table>_<kind>` (which ends so, too), or `<table>_own_<kind>` of columns that it has
         alone, and `<table>_<column>` for categories (`<table>_object_` of a column "object").
@@ -144,6 +154,9 @@ def mixture(
     check_option("weights", weights, WEIGHTS)
     check_known(known, frames)
     check_power("power", power)
+    check_flag("correlated", correlated)
+    if correlated and power < 1.0:
+        raise ValueError(f"power: expected 1 for correlated columns; found {power}")
     groups = _groups(frames, _kinds(frames, columns or {}), _owners(frames, shared))
     _check_names(groups)
     for group in groups:
@@ -161,7 +174,10 @@ def mixture(
         labels = list(model.observed_RVs)
         with imputing():
             for group in groups:
-                group.declare(model, cluster)
+                if correlated and group.kind == "number" and len(group.columns) > 1:
+                    group.declare_correlated(model, cluster)
+                else:
+                    group.declare(model, cluster)
         if power < 1.0:
             for variable in model.observed_RVs:
                 if variable not in labels:
@@ -223,6 +239,30 @@ class _Group:
         for name, values in self._observed():
             own = {option: value(cluster[name]) for option, value in parameters.items()}
             distribution(self.variable(name), **own, observed=values, dims=(f"{name}_object", dim))
+
+    def declare_correlated(self, model: pm.Model, cluster: Mapping[str, Any]) -> None:
+        """Declare numbers with one covariance within clusters, and the data of every table."""
+        suffix, every = self.suffix, np.ma.concatenate(list(self.values.values()))
+        dim, other = f"number{suffix}", f"number_other{suffix}"
+        model.add_coords({dim: self.columns, other: self.columns})
+        spread = _WITHIN * np.asarray(every.std(axis=0))
+        # With two degrees of freedom above the least, it is the covariance that has this mean.
+        precision: Any = pm.Wishart(
+            f"precision{suffix}",
+            nu=len(self.columns) + 3,
+            V=np.diag(0.5 / spread**2),
+            dims=(dim, other),
+        )
+        within: Any = pt.linalg.inv(precision)
+        mean = pm.MvNormal(
+            f"mean{suffix}",
+            np.asarray(every.mean(axis=0)),
+            cov=within / np.float64(_MEAN_STRENGTH),
+            dims=("cluster", dim),
+        )
+        for name, values in self._observed():
+            centre, dims = mean[cluster[name]], (f"{name}_object", dim)
+            pm.MvNormal(self.variable(name), centre, cov=within, observed=values, dims=dims)
 
     @property
     def names(self) -> list[str]:

@@ -143,6 +143,12 @@ def test_densities_can_count_to_a_power(files, capsys):
     )
 
 
+def test_numbers_can_be_correlated(files, capsys):
+    assert prepared(*files, "--model", "mixture", "--correlated").options == {"correlated": True}
+    said = refused(capsys, *files, "--model", "normal_clusters", "--correlated")
+    assert "error: normal_clusters: no --correlated\n" in said
+
+
 def test_constant_columns_are_left_out_and_named(tmp_path):
     file = write(tmp_path / "data.csv", "u,v\n1.5,2\n3,2\n")
     with pytest.warns(UserWarning, match=r"'v' \(left out: one value only \(2\)\)"):

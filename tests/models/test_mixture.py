@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import pm_match as pmm
+from pm_match import testing
 from pm_match.reading import read
 
 N_TRUE = 3
@@ -288,3 +289,52 @@ def test_all_data_count_to_a_power():
     }
     with pytest.raises(ValueError, match="power: expected"):
         pmm.models.mixture(tables, power=2.0)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_correlated_columns_have_one_covariance(missing):
+    """Of three tables, two share columns that the third has not; one has columns alone."""
+    rng = np.random.default_rng(1)
+    tables = {
+        name: pd.DataFrame(
+            rng.normal(size=(n, 2)) @ np.array([[1.0, 0.8], [0.0, 0.3]]), columns=["u", "v"]
+        )
+        for name, n in {"a": 2, "b": 2, "c": 1}.items()
+    }
+    for name in "ab":
+        tables[name][["w", "x"]] = rng.normal(size=(2, 2))
+    tables["a"]["y"] = rng.normal(size=2)
+    tables["a"]["k"] = rng.poisson(3.0, 2)
+    if missing:
+        tables["a"].loc[1, "u"] = np.nan
+    model = pmm.models.mixture(tables, n_clusters=3, correlated=True)
+    assert model["precision"].eval().shape == (2, 2)
+    assert model["precision_a_b"].eval().shape == (2, 2)
+    assert model["precision_a"].eval().shape == (3, 1)
+    assert not read(model).refusals
+    testing.check_declared_density(model)
+    testing.check_scores(model)
+    testing.check_law(model)
+
+
+def test_correlated_columns_are_not_what_cuts_clusters():
+    rng = np.random.default_rng(0)
+    label = np.repeat(np.arange(3), 50)
+    x = np.array([0.0, 4.0, 8.0])[label][:, None] * [0.0, 0.0, 0.0, 1.0]
+    x = x + 3.0 * rng.normal(size=(150, 1)) + 0.5 * rng.normal(size=(150, 4))
+    frame = pd.DataFrame(x, columns=list("abcd"))
+    tables = {"one": frame[::2], "two": frame[1::2]}
+    labels = {"one": label[::2], "two": label[1::2]}
+    found = {}
+    for correlated in (False, True):
+        model = pmm.models.mixture(tables, correlated=correlated)
+        best = pmm.find_matching(model, starts=2, random_seed=0, progressbar=False)
+        labelled = pmm.partition_estimate(best, progressbar=False)
+        own = {name: labelled[f"cluster_{name}"].to_numpy() for name in tables}
+        found[correlated] = pmm.metrics.adjusted_rand_index(labels, own)
+    assert found[True] > 0.9
+    assert found[False] < 0.3
+    with pytest.raises(ValueError, match=r"power: expected 1 for correlated columns; found 0\.5"):
+        pmm.models.mixture(tables, correlated=True, power=0.5)
+    with pytest.raises(TypeError, match="correlated: expected"):
+        pmm.models.mixture(tables, correlated="yes")
