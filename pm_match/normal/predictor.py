@@ -143,9 +143,12 @@ class NormalsPredictor(Predictor):
             if not hidden.all():
                 known = np.flatnonzero(~hidden)
                 for j in different:
+                    # In units of its own for each feature: SciPy compares these.
                     scale = laws.scales[j][np.ix_(known, known)]
-                    law = multivariate_t(laws.means[j, known], scale, laws.degrees[j])
-                    found[rows, j] = law.logpdf(x[np.ix_(rows, known)]) + base
+                    unit = np.sqrt(np.diag(scale))
+                    law = multivariate_t(None, scale / np.outer(unit, unit), laws.degrees[j])
+                    away = (x[np.ix_(rows, known)] - laws.means[j, known]) / unit
+                    found[rows, j] = law.logpdf(away) - np.log(unit).sum() + base
         found[:, laws.empty] = found[:, laws.empty[:1]]
         return found
 

@@ -73,6 +73,8 @@ def choices(number):
         "search_only": bool(rng.random() < 0.3),
         "chains": int(rng.integers(1, 3)),
     }
+    if options["model"] == "mixture" and rng.random() < 0.5:
+        options["correlated"] = True
     return tables, options
 
 

@@ -338,3 +338,21 @@ def test_correlated_columns_are_not_what_cuts_clusters():
         pmm.models.mixture(tables, correlated=True, power=0.5)
     with pytest.raises(TypeError, match="correlated: expected"):
         pmm.models.mixture(tables, correlated="yes")
+
+
+def test_correlated_columns_may_have_any_units():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(20, 2)) + rng.normal(size=(20, 1)), columns=["u", "v"])
+    units = pd.Series({"u": 1e-12, "v": 1e12})
+
+    def assigned(own, new):
+        model = pmm.models.mixture(own, n_clusters=4, correlated=True)
+        idata = pmm.sample(
+            20, tune=20, chains=1, cores=1, model=model, random_seed=0, progressbar=False
+        )
+        found = pmm.assign(idata, model, {"table": new}, progressbar=False)
+        return found["prediction/table"]["probability"].to_numpy()
+
+    expected = assigned(frame, frame[:5])
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(assigned(frame * units, frame[:5] * units), expected, atol=1e-6)
