@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 from pymc.model.core import Model
 
 from pm_match.numerics.garbage import uncollected
@@ -69,6 +70,8 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
 
     And whether all has been tried that may be.
     """
+    if masked := _masked(model):
+        return Structure((), masked), model, True
     first, structure = _with_known_labels(model)
     if not binary and structure.empty and not structure.refusals:
         return structure, first.model, False
@@ -100,6 +103,15 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
         for name, reason in found.refusals.items()
     }
     return replace(found, refusals=refusals), seen, True
+
+
+def _masked(model: Model) -> dict[str, str]:
+    """Refuse data with missing values: what is beneath the mask would be taken for observed."""
+    why = (
+        "expected no missing values in pm.Data; found some, which PyMC takes for observed (what is "
+        "beneath the mask): declare a model with observed= that has them"
+    )
+    return {data.name: why for data in model.data_vars if np.ma.is_masked(data.get_value())}
 
 
 def _without(joint: Joint, kept: Collection[str]) -> Joint:
