@@ -40,6 +40,11 @@ def test_the_path_passes_through_the_true_clusters():
     assert max(path, key=lambda n: path[n].worth) == 3
 
 
+def test_one_row_or_two_have_no_path():
+    for n in (1, 2):
+        assert mixture_path(np.random.default_rng(1), np.ones((n, 2)), 3) == {}
+
+
 def test_a_fit_does_not_depend_on_units():
     x, label = blobs(1)
     start = np.random.default_rng(2).permutation(label)

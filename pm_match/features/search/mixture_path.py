@@ -40,7 +40,7 @@ def mixture_path(rng: np.random.Generator, x: NDArray[np.float64], most: int) ->
     x = x - x.mean(axis=0)
     cost = 0.5 * x.shape[1] * np.log(max(len(x), 1))
     found: dict[int, Mixture] = {}
-    for _ in range(_STARTS):
+    for _ in range(_STARTS if most > 1 else 0):
         labels, value = fit_mixture(x, spread(rng, x, most))
         while True:
             n = int(labels.max()) + 1
