@@ -33,7 +33,7 @@ def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
     name : str
         Of the potential.
     variable : variable or str
-        An observed variable of the model of the context.
+        An observed variable of the model of the context. Of missing values nothing is changed.
     power : float
         :math:`\zeta`, above 0 and at most 1.
 
@@ -64,6 +64,8 @@ def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
     """
     model = modelcontext(None)
     rv = model[variable] if isinstance(variable, str) else variable
+    # PyMC calls what is observed so, where something is missing.
+    rv = model.named_vars.get(f"{getattr(rv, 'name', '')}_observed", rv)
     if rv not in model.observed_RVs:
         raise TypeError(
             f"coarsen {name!r}: expected an observed variable of the model; found {variable!r}"
