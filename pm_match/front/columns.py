@@ -91,7 +91,9 @@ def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column
 def _no_texts(name: Any, seen: pd.Series) -> tuple[str, str]:
     """Say what a column holds that is neither numbers nor text, and what can be done."""
     dtype, other = seen.dtype, next(value for value in seen if not isinstance(value, str))
-    if dtype.kind in "Mm" or "period" in str(dtype) or isinstance(other, date | time | timedelta):
+    if dtype.kind == "m" or isinstance(other, timedelta):
+        return "durations", _instead(name, f"pd.to_timedelta(frame[{name!r}]).dt.total_seconds()")
+    if dtype.kind == "M" or "period" in str(dtype) or isinstance(other, date | time):
         return "dates or times", _dates(name)
     what = f"values of dtype {dtype}, for example {plain(other)!r}"
     if not isinstance(other, Number) or isinstance(other, complex):
@@ -147,11 +149,12 @@ def _offer(name: Any, what: str) -> str:
 
 
 def _dates(name: Any) -> str:
-    return (
-        "make a number of it (days since one day for all tables: "
-        f"(pd.to_datetime(frame[{name!r}]) - pd.Timestamp(2000, 1, 1)).dt.days) or a category, or "
-        f"{leave(name)}"
-    )
+    days = f"(pd.to_datetime(frame[{name!r}]) - pd.Timestamp(2000, 1, 1)).dt.days"
+    return _instead(name, f"days since one day for all tables: {days}")
+
+
+def _instead(name: Any, number: str) -> str:
+    return f"make a number of it ({number}) or a category, or {leave(name)}"
 
 
 def leave(name: Any) -> str:

@@ -79,7 +79,7 @@ def _is_counted(index: pd.Index) -> bool:
 
 def _alike(*indexes: pd.Index) -> list[pd.Index]:
     """Make labels text, as draws have them, unless both sides have numbers or dates."""
-    flat = [index.map(joined) if isinstance(index, pd.MultiIndex) else index for index in indexes]
+    flat = [index.map(joined) if index.dtype == object else index for index in indexes]
     if all(index.dtype.kind in _KEPT for index in flat):
         return flat
     return [index.astype(str) for index in flat]

@@ -167,6 +167,13 @@ def _declare(kind: type[_Pairs], what: str, name: str, given: Any) -> pt.TensorV
         )
     if 0 in lengths.values():
         raise ValueError(f"{what} {name!r}: expected positions to link; found none")
+    sides = zip(assignments, positions, strict=True)
+    for (own, one), (other_own, other) in combinations(sides, 2) if kind is CannotLink else ():
+        if own is other_own and (one == other).any():
+            raise ValueError(
+                f"{where}: expected different objects of {own.name!r} to be kept apart; found "
+                f"{one[one == other][0]} twice"
+            )
     return pm.Potential(name, _log_probability(kind, assignments, positions))
 
 

@@ -98,7 +98,10 @@ REFUSED = {
     "dates": (pd.date_range("2024-01-01", periods=N), "dates or times. Make a number of it"),
     "zoned": (pd.date_range("2024-01-01", periods=N, tz="UTC"), "dates or times"),
     "periods": (pd.period_range("2024-01", periods=N, freq="M"), "dates or times"),
-    "durations": (pd.to_timedelta(np.arange(N), "D"), "dates or times"),
+    "durations": (
+        pd.to_timedelta(np.arange(N), "D"),
+        r"durations. Make a number of it \(pd.to_timedelta\(frame\['x'\]\).dt.total_seconds\(\)\)",
+    ),
     "dates as text": ([f"2024-01-{i % 28 + 1}" for i in range(N)], r"dates as text \('2024-01-1'"),
     "local dates": ([f"{i % 28 + 1}.3.2024" for i in range(N)], "dates as text"),
     "numbers as text": ([f"{i % 7}.5" for i in range(N)], r"numbers as text. Convert it \(pd.to_n"),

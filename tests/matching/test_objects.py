@@ -53,8 +53,9 @@ def test_rows_and_columns_are_put_in_order():
     )
 
 
-def test_labels_of_several_levels_are_joined():
-    index = pd.MultiIndex.from_tuples([("b", 1), ("a", 2)])
+@pytest.mark.parametrize("levels", [True, False])
+def test_labels_of_several_levels_are_joined(levels):
+    index = pd.Index([("b", 1), ("a", 2)], tupleize_cols=levels)
     own = in_order(pd.Series([0, 1], index), pd.Index(["a, 2", "b, 1"]), where="labels")
     assert own.tolist() == [1, 0]
 

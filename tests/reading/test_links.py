@@ -156,6 +156,10 @@ def test_starts_keep_objects_apart(model):
             [(pmm.cannot_link, {"cluster_a": [0], "cluster_b": [5]})],
             "cannot_link 'c': expected positions from 0 to 2 in 'cluster_b'; found 5",
         ),
+        (
+            [(pmm.cannot_link, {"cluster_a": [[0, 1], [1, 2, 1]]})],
+            "expected different objects of 'cluster_a' to be kept apart; found 1 twice",
+        ),
     ],
 )
 def test_bad_objects_apart(model, constraints, message):
