@@ -20,6 +20,7 @@ from pm_match.front.cells import InputError
 from pm_match.front.prepare import prepare
 from pm_match.front.result import MatchResult
 from pm_match.front.write import check_folder
+from pm_match.reading import UnservedModelError
 from pm_match.sampling import sample
 
 
@@ -75,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 compute_convergence_checks=False,  # the result tells
                 model=model,
             )
+    except UnservedModelError as error:  # links that contradict each other
+        parser.exit(2, f"pm_match: error: {as_options(str(error))}\n")
     except KeyboardInterrupt as error:
         parser.exit(130, f"pm_match: interrupted: {error}\n")
     settings = {"random_seed": options.seed}

@@ -38,7 +38,7 @@ def read_cells(file: Path) -> pd.DataFrame:
     except pd.errors.ParserError as error:
         detail = str(error).removeprefix("Error tokenizing data. C error: ").strip()
         expected = "as many cells in every row as in the header"
-        if not detail.startswith("Expected"):
+        if not detail.startswith("Expected") or detail.startswith("Expected 1 "):
             expected = "cells separated by commas"
         raise InputError(f"{file}: expected {expected}; found another row ({detail})") from error
     except OSError as error:

@@ -190,6 +190,7 @@ def test_links_are_grouped_by_the_domains_that_they_link(tmp_path, files):
 
 
 BAD_FILES = {
+    "decimal commas": ("id;u\np;1,5\nq;2,5\n", "expected cells separated by commas"),
     "text": (
         ",u,v\np,1,2\nq,3,high\n",
         "found numbers and text, for example 'high' in row 'q'",
@@ -327,6 +328,14 @@ def test_bad_links(tmp_path, files, capsys, text, message):
     error = refused(capsys, *files, "--links", links)
     assert "links" in error
     assert message in error
+
+
+def test_links_that_contradict_each_other(tmp_path, files, capsys):
+    links = write(tmp_path / "links.csv", "left,right\np,1\n")
+    error = refused(capsys, *files, "--links", links, "--cannot-link", links)
+    assert error.startswith("pm_match: error: cluster_left['p'] and cluster_right[")
+    one = write(tmp_path / "one.csv", "left,right\np,\n")
+    assert "--cannot-link: row 1: expected" in refused(capsys, *files, "--cannot-link", one)
 
 
 @pytest.mark.parametrize(
@@ -659,7 +668,7 @@ def test_bad_matrices(tmp_path, capsys):
         ),
         (
             ["--dispersion", "2"],
-            "dispersion: expected none but with --family negative-binomial; found 2.0",
+            "--dispersion: expected none but with --family negative-binomial; found 2.0",
         ),
         (["--standardize"], "expected one for networks; found 'projected_clusters'"),
         (["--factors", "2"], "expected one for networks; found 'projected_clusters'"),
