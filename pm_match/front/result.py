@@ -390,6 +390,8 @@ class MatchResult:
         ------
         FileExistsError
             If there is another result, and not `force`.
+        ValueError
+            If `top` is not a whole number of at least 1.
         ImportError
             If matplotlib, itables, or what writes netCDF, is not installed.
         """

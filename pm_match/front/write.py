@@ -12,17 +12,22 @@ import pandas as pd
 import xarray as xr
 
 from pm_match import plots
+from pm_match.checks import check_count
 from pm_match.matching import match_probability
 from pm_match.matching.draws import PREFIX, assignment_pairs, titled
 from pm_match.plots.canvas import no_figure_left
 from pm_match.report.csv import write_csv
 
 _TOP = 10
+_FIGURES = ("alluvial", "networks", "match_probability", "clusters", "trace", "log_joint")
 _WRITTEN = ("clusters.csv", "cluster_sizes.csv", "draws.nc", "report.html")
 
 
-def check_folder(folder: Path, force: bool = False) -> None:
-    """Refuse to write where another result is, or without what is needed for it."""
+def check_folder(folder: Path, force: bool = False) -> bool:
+    """Refuse to write where another result is, or without what is needed for it.
+
+    Return whether there is another, which is to be replaced.
+    """
     missing = [name for name in ("matplotlib", "itables") if not importlib.util.find_spec(name)]
     if _netcdf_engine() is None:
         missing.append("h5netcdf with h5py")
@@ -34,11 +39,18 @@ def check_folder(folder: Path, force: bool = False) -> None:
             f"{folder}: there is another result ({', '.join(there)}); name another folder, or say "
             "force=True"
         )
+    return bool(there)
 
 
 def write(result: Any, folder: Path, top: int | None = None, force: bool = False) -> Path:
     """Write everything that a `MatchResult` has, as its method of this name says."""
-    check_folder(folder, force)
+    if top is not None:
+        check_count("top", top)
+    if check_folder(folder, force):
+        # The other result may have had figures, and pairs of domains, that this one has not.
+        figures = (folder / f"{name}.png" for name in _FIGURES)
+        for old in (*figures, *folder.glob("match_*.csv")):
+            old.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_draws(result.idata, folder / "draws.nc")
     write_csv(_objects(result), folder / "clusters.csv", index=False, float_format="%.6g")

@@ -316,6 +316,22 @@ def test_times_of_a_zone_can_be_written(tmp_path):
     assert pd.read_csv(tmp_path / "clusters.csv")["object"][0] == "2020-01-01 00:00:00+01:00"
 
 
+def test_nothing_is_left_of_a_result_that_is_replaced(tmp_path):
+    pytest.importorskip("matplotlib")
+    result = drawn([sure, sure])
+    for top in (0, 1.5):
+        with pytest.raises(ValueError, match="top: expected a whole number of at least 1; found"):
+            result.write(tmp_path, top=top)
+    own = [tmp_path / name for name in ("match_a_c.csv", "networks.png", "notes.png")]
+    for file in own:
+        file.touch()
+    result.write(tmp_path)
+    assert all(file.exists() for file in own)
+    result.write(tmp_path, force=True)
+    assert [file.exists() for file in own] == [False, False, True]
+    assert len(list(tmp_path.glob("match_*.csv"))) == 1
+
+
 def test_a_result_survives_pickling():
     table = pd.DataFrame({"u": [1.0, 2.5, 7.0, 8.5], "v": [3, 1, 9, 8]})
     result = pmm.match({"a": table, "b": table}, search_only=True, random_seed=1, progressbar=False)
