@@ -184,7 +184,7 @@ def _with_missing(
         raise ValueError(
             "expected a domain with missing values that are integrated out; found "
             + (f"{drawn}, which draws have" if drawn else "none")
-            + ". new_data may have some"
+            + ". pm_match.impute takes new_data, which may have some"
         )
     if drawn:
         warn(f"impute does not predict {drawn}: only their draws say what they may be.")

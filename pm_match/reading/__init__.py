@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from pymc.model.core import Model
+from pytensor.graph.traversal import graph_inputs
 
 from pm_match.numerics.garbage import uncollected
 from pm_match.reading.joint_labels import as_declared, entangled, together
@@ -111,7 +112,12 @@ def _masked(model: Model) -> dict[str, str]:
         "expected no missing values in pm.Data; found some, which PyMC takes for observed (what is "
         "beneath the mask): declare a model with observed= that has them"
     )
-    return {data.name: why for data in model.data_vars if np.ma.is_masked(data.get_value())}
+    masked = [data for data in model.data_vars if np.ma.is_masked(data.get_value(borrow=True))]
+    if not masked:
+        return {}
+    values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+    used = set(graph_inputs([*model.basic_RVs, *model.potentials, *values]))
+    return {data.name: why for data in masked if data in used}
 
 
 def _without(joint: Joint, kept: Collection[str]) -> Joint:

@@ -350,13 +350,13 @@ def test_replaced_data_and_hyperparameters_are_read_again():
 def test_data_that_are_missing_after_all_are_refused():
     """PyMC keeps the mask, and takes for observed what is beneath it."""
     with pm.Model() as model:
-        counts = pm.Data("counts", [4, 2, 9])
+        counts, _ = pm.Data("counts", [4, 2, 9]), pm.Data("beside", [1.0, 2.0])
         s = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(2)), shape=3)
         pm.Poisson("x", pm.Gamma("rate", 1.0, 1.0, shape=2)[s], observed=counts)
     assert not read(model).refusals
     pm.set_data({"counts": np.ma.masked_array([3, 2, 9], [True, False, False])}, model=model)
     assert "expected no missing values in pm.Data" in read(model).refusals["counts"]
-    pm.set_data({"counts": [3, 2, 9]}, model=model)
+    pm.set_data({"counts": [3, 2, 9], "beside": [np.nan, 2.0]}, model=model)
     assert not read(model).refusals
 
 
