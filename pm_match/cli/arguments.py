@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"pm_match {version('pm_match')}")
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="a file for each data set"
     )

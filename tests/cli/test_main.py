@@ -15,6 +15,7 @@ import scipy.io
 import xarray as xr
 from scipy import sparse
 
+import pm_match
 from pm_match import __main__ as cli
 from pm_match import datasets
 from pm_match.cli.arguments import arguments_of, make_parser
@@ -132,6 +133,12 @@ def test_a_model_can_be_chosen(files):
         ValueError, match=r"expected --model projected_clusters with .*; found mixture"
     ):
         prepared(*files, "--model", "mixture", "--standardize")
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"pm_match {pm_match.__version__}\n"
 
 
 def test_densities_can_count_to_a_power(files, capsys):
