@@ -3,8 +3,9 @@
 The degree-corrected model (Poisson rates proportional to degrees, clusters equally probable, any
 object possibly irrelevant) of `case_studies.real_networks`, with the numbers of row and column
 clusters chosen by `case_studies.cluster_numbers`, its matching found by `pmm.find_matching`; and
-what the searches with all numbers have in common. The peers are Gromov-Wasserstein of clusters'
-means and of single rows, and are told the number of classes.
+what searches with all numbers have in common: all of them, or those that agree most with the best.
+The peers are Gromov-Wasserstein of clusters' means and of single rows, and are told the number of
+classes.
 
 The folder is that of `case_studies.real_networks`. Run
 ``python -m case_studies.degree_networks FOLDER --splits 5``.
@@ -71,7 +72,10 @@ def one(loaded: LabelledNetworks, options: argparse.Namespace, seed: int) -> dic
     seconds = time.process_time() - start
     starts = choice.found["starts"].to_dataset()
     best = starts.isel(start=int(starts["log_joint"].argmax("start")))
-    consensus = choice.consensus([f"cluster_{name}_{rows}" for name in loaded.networks])
+    names = [f"cluster_{name}_{rows}" for name in loaded.networks]
+    common = pmm.partition_estimate(
+        choice.searches, loss="ari", sample_dims=("search",), var_names=names, progressbar=False
+    )
 
     def matched(labels: xr.Dataset) -> float:
         own = {name: labels[f"cluster_{name}_{rows}"].to_numpy() for name in loaded.networks}
@@ -84,7 +88,8 @@ def one(loaded: LabelledNetworks, options: argparse.Namespace, seed: int) -> dic
     }
     return {
         "best": matched(best),
-        "consensus": matched(consensus),
+        "all": matched(common),
+        "with the best": matched(choice.consensus(names)),
         **{k: index(loaded, peer(loaded.networks, n_classes, seed)) for k, peer in peers.items()},
         **{f"{t} clusters": n for t, n in choice.n_clusters.items()},
         "CPU s": seconds,
