@@ -191,7 +191,7 @@ def test_missing_cells_of_plain_networks_have_the_variables_shape():
 def test_nothing_is_unknown():
     model = network_model()
     with pytest.raises(
-        ValueError, match=r"missing values that are integrated out; found none\. pm_match\.imp"
+        ValueError, match=r"values that are integrated out; found none\. pm_match\.imp"
     ):
         pmm.impute(draws_of(model, np.random.default_rng(0), 2), model, progressbar=False)
 
