@@ -20,7 +20,7 @@ _SPELLED = (
         r"^columns: expected a list for networks.*",
         "--ignore, --columns: expected none, as these are networks",
     ),
-    (r"^(id|links|dispersion): ", r"--\1: "),
+    (r"^(id|links|dispersion|power|correlated): ", r"--\1: "),
     (r"^cannot_link: ", "--cannot-link: "),
     (r"types=\['(\w+)'\]", r"--types \1"),
     (r"types=\['(\w+)', '(\w+)'\]", r"--types \1,\2"),
@@ -29,12 +29,12 @@ _SPELLED = (
     (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
     (r"self_loops=True", "--self-loops"),
     (r"^(\w+: no) option '(power|correlated)'.*", r"\1 --\2"),
-    (r"^power: ", "--power: "),
     (r"(symmetric|force)=True", r"--\1"),
     # All files have the same --id.
     (r" \(where ids have names of their own, [^)]*\)", ""),
     (r"\bid=('[^']*')", r"--id \1"),
     (r"\(links=\)", "(--links)"),
+    (r"`columns`", "--columns"),
 )
 
 _DESCRIPTION = """\

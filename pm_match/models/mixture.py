@@ -117,10 +117,10 @@ def mixture(
         With `weights` (unless uniform), `cluster_<table>`, and for columns of every kind, by
         cluster: `mean` and `precision` of numbers, `log_mean` and `log_precision` of positive ones,
         `rate` of counts, `probability` of booleans, and `probability_<column>` of categories. The
-        `precision` of correlated numbers is one matrix for all clusters. Names
-        of parameters that not all tables share end with those of the tables that do. Data are
-        called `<table>_<kind>` (which ends so, too), or `<table>_own_<kind>` of columns that it has
-        alone, and `<table>_<column>` for categories (`<table>_object_` of a column "object").
+        `precision` of correlated numbers is one matrix for all clusters. Names of parameters that
+        not all tables share end with those of the tables that do. Data are called `<table>_<kind>`
+        (which ends so, too), or `<table>_own_<kind>` of columns that it has alone, and
+        `<table>_<column>` for categories (`<table>_object_` of a column "object").
 
     Raises
     ------
@@ -138,7 +138,9 @@ def mixture(
     With mean :math:`m` and standard deviation :math:`u` of all the column's values, precisions are
     Gamma with shape 2 and mean :math:`4 / u^2`, means are normal around :math:`m` with a quarter of
     the precision (on the log scale for positive columns), rates are exponential with mean
-    :math:`m`, and probabilities are uniform.
+    :math:`m`, and probabilities are uniform. The precision of M correlated columns is Wishart with
+    M + 3 degrees of freedom; its inverse has the mean :math:`\mathrm{diag}(u^2 / 4)`, and means are
+    normal around :math:`m` with a twentieth of the precision.
 
     Examples
     --------
@@ -159,6 +161,11 @@ def mixture(
         raise ValueError(f"power: expected 1 for correlated columns; found {power}")
     groups = _groups(frames, _kinds(frames, columns or {}), _owners(frames, shared))
     _check_names(groups)
+    if correlated and not any(group.several_numbers for group in groups):
+        raise ValueError(
+            "correlated: expected columns of numbers, two at least, that the same tables have; "
+            "found none (whole numbers are counts, where `columns` does not say what they are)"
+        )
     for group in groups:
         if group.kind == "category":
             warn_of_levels(f"column {group.columns[0]!r}", group.levels())
@@ -174,7 +181,7 @@ def mixture(
         labels = list(model.observed_RVs)
         with imputing():
             for group in groups:
-                if correlated and group.kind == "number" and len(group.columns) > 1:
+                if correlated and group.several_numbers:
                     group.declare_correlated(model, cluster)
                 else:
                     group.declare(model, cluster)
@@ -243,7 +250,7 @@ class _Group:
     def declare_correlated(self, model: pm.Model, cluster: Mapping[str, Any]) -> None:
         """Declare numbers with one covariance within clusters, and the data of every table."""
         suffix, every = self.suffix, np.ma.concatenate(list(self.values.values()))
-        dim, other = f"number{suffix}", f"number_other{suffix}"
+        dim, other = f"number{suffix}", f"numbers{suffix}"
         model.add_coords({dim: self.columns, other: self.columns})
         spread = _WITHIN * np.asarray(every.std(axis=0))
         # With two degrees of freedom above the least, it is the covariance that has this mean.
@@ -263,6 +270,11 @@ class _Group:
         for name, values in self._observed():
             centre, dims = mean[cluster[name]], (f"{name}_object", dim)
             pm.MvNormal(self.variable(name), centre, cov=within, observed=values, dims=dims)
+
+    @property
+    def several_numbers(self) -> bool:
+        """Whether these are numbers that may be correlated."""
+        return self.kind == "number" and len(self.columns) > 1
 
     @property
     def names(self) -> list[str]:

@@ -154,6 +154,12 @@ def test_numbers_can_be_correlated(files, capsys):
     assert prepared(*files, "--model", "mixture", "--correlated").options == {"correlated": True}
     said = refused(capsys, *files, "--model", "normal_clusters", "--correlated")
     assert "error: normal_clusters: no --correlated\n" in said
+    both = refused(capsys, *files, "--model", "mixture", "--correlated", "--power", ".5")
+    assert "error: --power: expected 1 for correlated columns; found 0.5\n" in both
+    ignored = ["--ignore", "v,w,x", "--correlated", "--model", "mixture"]
+    none = refused(capsys, *files, *ignored)
+    assert "error: --correlated: expected columns of numbers" in none
+    assert "where --columns does not say" in none
 
 
 def test_constant_columns_are_left_out_and_named(tmp_path):

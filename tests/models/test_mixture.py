@@ -4,7 +4,9 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
+from scipy import stats
 
 import pm_match as pmm
 from pm_match import testing
@@ -338,6 +340,31 @@ def test_correlated_columns_are_not_what_cuts_clusters():
         pmm.models.mixture(tables, correlated=True, power=0.5)
     with pytest.raises(TypeError, match="correlated: expected"):
         pmm.models.mixture(tables, correlated="yes")
+    counts = {"one": frame[["a"]].assign(n=range(150)), "two": frame[["b"]]}
+    with pytest.raises(ValueError, match="correlated: expected columns of numbers, two at least"):
+        pmm.models.mixture(counts, correlated=True)
+    columns = {"n": "number"}
+    assert "precision_one" in pmm.models.mixture(counts, columns=columns, correlated=True)
+
+
+def test_the_prior_of_correlated_columns_is_the_stated_one():
+    """Of tables by any names, whose columns of their own are correlated, too."""
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame(
+        rng.normal(size=(30, 4)) * [1.0, 2.0, 3.0, 4.0] + 5.0, columns=list("abcd")
+    )
+    model = pmm.models.mixture({"one": frame[["a", "b"]], "other": frame}, correlated=True)
+    every = pd.concat([frame[["a", "b"]]] * 2)
+    for suffix, own in {"": every, "_other": frame[["c", "d"]]}.items():
+        precision, mean = model[f"precision{suffix}"], model[f"mean{suffix}"]
+        drawn = pm.draw(precision, 4000, random_seed=3)
+        within = own.var(ddof=0).to_numpy() / 4.0
+        np.testing.assert_allclose(np.diag(drawn.mean(axis=0)), 5.0 * 0.5 / within, rtol=0.1)
+        point = {precision: np.diag(1.0 / within), mean: np.tile(own.mean(), (25, 1))}
+        point[mean][0, 0] += 1.0
+        expected = stats.multivariate_normal.logpdf(point[mean], own.mean(), 20.0 * np.diag(within))
+        found = pm.logp(mean, point[mean]).eval({precision: point[precision]})
+        np.testing.assert_allclose(found, expected)
 
 
 def test_correlated_columns_may_have_any_units():
