@@ -64,8 +64,9 @@ def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
     """
     model = modelcontext(None)
     rv = model[variable] if isinstance(variable, str) else variable
-    # PyMC calls what is observed so, where something is missing.
-    rv = model.named_vars.get(f"{getattr(rv, 'name', '')}_observed", rv)
+    # Where something is missing, PyMC puts this and what is observed together.
+    if rv in model.deterministics and f"{rv.name}_unobserved" in model.named_vars:
+        rv = model[f"{rv.name}_observed"]
     if rv not in model.observed_RVs:
         raise TypeError(
             f"coarsen {name!r}: expected an observed variable of the model; found {variable!r}"

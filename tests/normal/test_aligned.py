@@ -229,7 +229,14 @@ def test_bad_powers():
             pmm.coarsen("k", "x", 1.5)
         with pytest.raises(TypeError, match="expected an observed variable"):
             pmm.coarsen("k", y, 0.5)
-    assert not model.potentials
+        # Names that PyMC gives where values are missing, but here none are.
+        pm.Normal("y_observed", y, 1.0, observed=[2.0])
+        with pytest.raises(TypeError, match="expected an observed variable"):
+            pmm.coarsen("k", "y", 0.5)
+        pm.Normal("x_observed", 0.0, 1.0, observed=[3.0])
+        assert not model.potentials
+        pmm.coarsen("k", "x", 0.5)
+    assert read_power(model, model["k"], model["x"]) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("name", ["orientation_1", "scale_1", "intercept_1", "scale_matrix"])
