@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import pandas as pd
 import xarray as xr
 
 from pm_match import plots
-from pm_match.checks import check_count
+from pm_match.checks import check_count, identifier
 from pm_match.matching import match_probability
 from pm_match.matching.draws import PREFIX, assignment_pairs, titled
 from pm_match.plots.canvas import no_figure_left
@@ -48,9 +49,8 @@ def write(result: Any, folder: Path, top: int | None = None, force: bool = False
         check_count("top", top)
     if check_folder(folder, force):
         # The other result may have had figures, and pairs of domains, that this one has not.
-        figures = (folder / f"{name}.png" for name in _FIGURES)
-        for old in (*figures, *folder.glob("match_*.csv")):
-            old.unlink(missing_ok=True)
+        for old in (*(f"{name}.png" for name in _FIGURES), *_old_matches(folder)):
+            (folder / old).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_draws(result.idata, folder / "draws.nc")
     write_csv(_objects(result), folder / "clusters.csv", index=False, float_format="%.6g")
@@ -62,6 +62,21 @@ def write(result: Any, folder: Path, top: int | None = None, force: bool = False
         for name, figure in _figures(result):
             figure.savefig(folder / f"{name}.png", dpi=150)
     return folder
+
+
+def _old_matches(folder: Path) -> Iterator[str]:
+    """Name the files of match probabilities of the result that is in a folder."""
+    try:
+        old = pd.read_csv(folder / "clusters.csv", dtype=str, keep_default_na=False)
+    except (FileNotFoundError, ValueError):  # ValueError: it is no table
+        return
+    titles, kinds = (
+        old[own].unique() if own in old else [""]
+        for own in ("network" if "network" in old else "domain", "type")
+    )
+    names = [identifier(title) for title in titles]
+    for one, other, kind in product(names, names, kinds):
+        yield f"match_{one}_{other}{kind and f'_{kind}'}.csv"
 
 
 def _objects(result: Any) -> pd.DataFrame:

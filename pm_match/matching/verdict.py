@@ -37,7 +37,7 @@ def verdict(
         lines.append(f"{of}{spans}; {_sure(own, inside, one_draw)}.")
         if 2 * len(inside) < len(own):
             lines.append(
-                f"{of}Most objects are in no cluster. In a model without relevance, all are in one."
+                f"{of}Most objects are in no cluster. Without relevance, every object is in one."
             )
         elif not one_draw and chance_of(draws).uninformative:
             lines.append(

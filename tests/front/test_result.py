@@ -152,9 +152,7 @@ def test_objects_that_fit_no_cluster():
     assert "without relevance" not in " ".join(few)
     relevance[:] = 0
     most = drawn([sure, sure], relevance=relevance).verdict()
-    assert most[1] == (
-        "Most objects are in no cluster. In a model without relevance, all are in one."
-    )
+    assert most[1] == ("Most objects are in no cluster. Without relevance, every object is in one.")
 
 
 def test_noise_is_called_noise():
@@ -322,14 +320,24 @@ def test_nothing_is_left_of_a_result_that_is_replaced(tmp_path):
     for top in (0, 1.5):
         with pytest.raises(ValueError, match="top: expected a whole number of at least 1; found"):
             result.write(tmp_path, top=top)
-    own = [tmp_path / name for name in ("match_a_c.csv", "networks.png", "notes.png")]
-    for file in own:
-        file.touch()
     result.write(tmp_path)
-    assert all(file.exists() for file in own)
+    objects = pd.read_csv(tmp_path / "clusters.csv")
+    objects["domain"] = objects["domain"].replace("b 2", "2024")
+    objects.to_csv(tmp_path / "clusters.csv", index=False)
+    old = ["match_a__2024.csv", "networks.png"]
+    others = ["match_2019.csv", "match_a_c.csv", "notes.png"]
+    for name in (*old, *others):
+        (tmp_path / name).touch()
+    with pytest.raises(FileExistsError):
+        result.write(tmp_path)
     result.write(tmp_path, force=True)
-    assert [file.exists() for file in own] == [False, False, True]
-    assert len(list(tmp_path.glob("match_*.csv"))) == 1
+    assert not any((tmp_path / name).exists() for name in old)
+    assert all((tmp_path / name).exists() for name in others)
+    assert (tmp_path / "match_a_b_2.csv").exists()
+    # What is no table of objects is replaced.
+    (tmp_path / "clusters.csv").write_text("")
+    result.write(tmp_path, force=True)
+    assert pd.read_csv(tmp_path / "clusters.csv").shape[0] == len(objects)
 
 
 def test_a_result_survives_pickling():
