@@ -91,9 +91,9 @@ def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column
 def _no_texts(name: Any, seen: pd.Series) -> tuple[str, str]:
     """Say what a column holds that is neither numbers nor text, and what can be done."""
     dtype, other = seen.dtype, next(value for value in seen if not isinstance(value, str))
-    if dtype.kind == "m" or isinstance(other, timedelta):
+    if isinstance(other, timedelta):
         return "durations", _instead(name, f"pd.to_timedelta(frame[{name!r}]).dt.total_seconds()")
-    if dtype.kind == "M" or "period" in str(dtype) or isinstance(other, date | time):
+    if isinstance(other, date | time | pd.Period):
         return "dates or times", _dates(name)
     what = f"values of dtype {dtype}, for example {plain(other)!r}"
     if not isinstance(other, Number) or isinstance(other, complex):

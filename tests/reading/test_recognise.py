@@ -349,14 +349,23 @@ def test_replaced_data_and_hyperparameters_are_read_again():
 
 def test_data_that_are_missing_after_all_are_refused():
     """PyMC keeps the mask, and takes for observed what is beneath it."""
+    given = {"counts": [4, 2, 9], "exposure": [1.0, 2.0, 1.5], "pull": [0.5, 1.0]}
     with pm.Model() as model:
-        counts, _ = pm.Data("counts", [4, 2, 9]), pm.Data("beside", [1.0, 2.0])
+        data = {name: pm.Data(name, value) for name, value in given.items()}
+        pm.Data("beside", [1.0, 2.0])
         s = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(2)), shape=3)
-        pm.Poisson("x", pm.Gamma("rate", 1.0, 1.0, shape=2)[s], observed=counts)
+        rate = pm.Gamma("rate", 1.0, 1.0, shape=2)
+        mu = rate[s] * data["exposure"]
+        pm.Poisson("x", mu, observed=data["counts"], shape=3)
+        pm.Potential("tied", -(data["pull"] * pm.Normal("aside") ** 2).sum())
     assert not read(model).refusals
-    pm.set_data({"counts": np.ma.masked_array([3, 2, 9], [True, False, False])}, model=model)
-    assert "expected no missing values in pm.Data" in read(model).refusals["counts"]
-    pm.set_data({"counts": [3, 2, 9], "beside": [np.nan, 2.0]}, model=model)
+    for name, value in given.items():
+        holed = np.ma.masked_array(value, np.arange(len(value)) == 0)
+        pm.set_data({name: holed}, model=model)
+        assert read(model).refusals.keys() == {name}
+        assert "expected no missing values in pm.Data" in read(model).refusals[name]
+        pm.set_data({name: value}, model=model)
+    pm.set_data({"beside": [np.nan, 2.0]}, model=model)
     assert not read(model).refusals
 
 

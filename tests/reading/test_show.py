@@ -47,6 +47,17 @@ def test_what_is_printed_declares_the_same(capsys):
     assert len(set(expected.values())) == len(expected) == 10
 
 
+def test_distributions_have_the_names_that_pymc_declares_them_by(capsys):
+    with pm.Model() as model:
+        pm.InverseGamma("a", 2.0, 1.0)
+        pm.Weibull("b", 2.0, 3.0)
+        pm.AR("c", [0.5], 1.0, init_dist=pm.Normal.dist(), shape=4)
+    pmm.show(model)
+    lines = capsys.readouterr().out.splitlines()[1:]
+    told = [line.split("(")[0].strip() for line in lines]
+    assert told == ["a = pm.InverseGamma", "b = pm.Weibull", "c = pm.AR"]
+
+
 @pytest.mark.parametrize(
     "kind", ["table_clusters", "normal_clusters", "aligned_clusters", "projected_clusters"]
 )
