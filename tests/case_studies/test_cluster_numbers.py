@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 import xarray as xr
 from scipy import sparse
-from scipy.special import gammaln
 
 import pm_match as pmm
 from case_studies.cluster_numbers import Choice, choose, score
-from case_studies.degree_networks import declare, index, one
+from case_studies.degree_networks import index, one
 from pm_match.datasets import LabelledNetworks
 
 
@@ -28,19 +27,40 @@ def two_classes(seed=0):
 
 
 def test_the_score_counts_partitions_not_names():
-    loaded = two_classes()
-    numbers = {"document": 3, "word": 3}
-    found = pmm.find_matching(declare(loaded, numbers), starts=2, random_seed=0, progressbar=False)
-    starts = found["starts"].to_dataset()
-    expected = starts["log_joint"].to_numpy().copy()
-    for number in range(2):
-        for t, size in numbers.items():
-            own = [starts[f"cluster_{name}_{t}"].to_numpy()[number] for name in "ab"]
-            k = len(set(np.concatenate(own).tolist()) - {-1})
-            expected[number] += gammaln(size + 1) - gammaln(size - k + 1)
-    assert score(starts, numbers) == pytest.approx(expected)
-    with pytest.raises(ValueError, match="found 'film'"):
-        score(starts, {"film": 2})
+    starts = xr.Dataset(
+        {
+            "log_joint": ("start", [1.0, 2.0]),
+            "cluster_a_word": (("start", "a_word"), [[0, 2, -1], [1, 1, 1]]),
+            "cluster_b_word": (("start", "b_word"), [[0, 0], [1, -1]]),
+            "cluster_a_film": (("start", "film"), [[3, 1], [0, 0]]),
+        }
+    )
+    # Three names for two clusters, or for one; four for two, or for one.
+    expected = np.array([1.0, 2.0]) + np.log([6.0 * 12.0, 3.0 * 4.0])
+    np.testing.assert_allclose(score(starts, {"word": 3, "film": 4}), expected)
+    with pytest.raises(ValueError, match="found 'tree'"):
+        score(starts, {"tree": 2})
+
+
+def test_the_best_search_chooses(monkeypatch):
+    log_joint = {2: [1.0, 5.0], 3: [4.0, 0.0]}
+
+    def searched(numbers, **_):
+        starts = {
+            "log_joint": ("start", log_joint[numbers["word"]]),
+            "cluster_a_word": (("start", "object"), [[0, 0], [0, 0]]),
+            "agreement": (("start", "other_start"), np.eye(2)),
+        }
+        return xr.DataTree.from_dict({"starts": xr.Dataset(starts, coords={"start": [0, 1]})})
+
+    monkeypatch.setattr(pmm, "find_matching", searched)
+    choice = choose(lambda numbers: numbers, {"word": [3, 2]})
+    expected = np.array([1.0, 5.0, 4.0, 0.0]) + np.log([2.0, 2.0, 3.0, 3.0])
+    np.testing.assert_allclose(choice.searches["score"], expected)
+    np.testing.assert_allclose(choice.table["score"], expected[1:3])
+    assert choice.table["word"].tolist() == [2, 3]
+    assert choice.n_clusters == {"word": 2}
+    assert choice.found["starts"]["log_joint"].to_numpy().tolist() == log_joint[2]
 
 
 def test_what_agrees_with_the_best_search_has_something_in_common():
