@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pymc as pm
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 
 from pm_match.checks import (
@@ -253,23 +252,22 @@ class _Group:
         dim, other = f"number{suffix}", f"numbers{suffix}"
         model.add_coords({dim: self.columns, other: self.columns})
         spread = _WITHIN * np.asarray(every.std(axis=0))
-        # With two degrees of freedom above the least, it is the covariance that has this mean.
+        # With M + 3 degrees of freedom, its inverse has the mean diag(spread ** 2).
         precision: Any = pm.Wishart(
             f"precision{suffix}",
             nu=len(self.columns) + 3,
             V=np.diag(0.5 / spread**2),
             dims=(dim, other),
         )
-        within: Any = pt.linalg.inv(precision)
         mean = pm.MvNormal(
             f"mean{suffix}",
             np.asarray(every.mean(axis=0)),
-            cov=within / np.float64(_MEAN_STRENGTH),
+            tau=np.float64(_MEAN_STRENGTH) * precision,
             dims=("cluster", dim),
         )
         for name, values in self._observed():
             centre, dims = mean[cluster[name]], (f"{name}_object", dim)
-            pm.MvNormal(self.variable(name), centre, cov=within, observed=values, dims=dims)
+            pm.MvNormal(self.variable(name), centre, tau=precision, observed=values, dims=dims)
 
     @property
     def several_numbers(self) -> bool:
