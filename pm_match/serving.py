@@ -85,9 +85,11 @@ def steps(
 def _made(model: Model, given: Sequence[Any]) -> list[BlockedStep]:
     structure = read(model)
     if structure.empty:
+        # What PyMC would misread is not left to it.
+        misread = structure.refusals.keys() & {data.name for data in model.data_vars}
+        own_steps = "" if misread else " pm.sample() samples it with PyMC's own steps."
         raise UnservedModelError(
-            f"pm_match has no step for this model: {structure.explain()}. "
-            "pm.sample() samples it with PyMC's own steps."
+            f"pm_match has no step for this model: {structure.explain()}.{own_steps}"
         )
     held = [(step, {model.values_to_rvs[v].name for v in step.vars}) for step in given]
     taken = set().union(*(own for _, own in held))

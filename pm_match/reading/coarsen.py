@@ -33,7 +33,8 @@ def coarsen(name: str, variable: Any, power: float) -> pt.TensorVariable:
     name : str
         Of the potential.
     variable : variable or str
-        An observed variable of the model of the context. Of missing values nothing is changed.
+        An observed variable of the model of the context; where some of its values are missing, what
+        is observed of it is meant.
     power : float
         :math:`\zeta`, above 0 and at most 1.
 

@@ -89,6 +89,27 @@ def test_what_agrees_with_the_best_search_has_something_in_common():
     assert same(labels(searches.isel(search=[6, 7, 0])), alike[1])
 
 
+def test_searches_that_agree_with_the_best_count_by_their_scores():
+    """The first object is where the best has it in the worst, and elsewhere in the others."""
+    best = np.repeat([0, 1], 15)
+
+    def changed(*objects):
+        return np.where(np.isin(np.arange(30), objects), 1 - best, best)
+
+    # The better ones agree less with the best.
+    found = [best, changed(0, 1, 2, 16, 17), changed(0, 3, 18, 19), changed(0, 20, 21), changed(4)]
+    others = np.random.default_rng(0).integers(2, size=(5, 30))
+    searches = xr.Dataset(
+        {
+            "cluster_a_row": (("search", "object"), [*found, *others]),
+            "score": ("search", -np.arange(10.0)),
+        }
+    )
+    labels = Choice({}, xr.DataTree(), pd.DataFrame(), searches).consensus(["cluster_a_row"])
+    labels = {"a": labels["cluster_a_row"].to_numpy()}
+    assert pmm.metrics.adjusted_rand_index({"a": changed(0)}, labels) == 1.0
+
+
 def test_candidates_are_checked():
     with pytest.raises(ValueError, match="expected positive numbers of clusters of 'word'"):
         choose(lambda n: None, {"word": []})

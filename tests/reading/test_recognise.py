@@ -364,6 +364,9 @@ def test_data_that_are_missing_after_all_are_refused():
         pm.set_data({name: holed}, model=model)
         assert read(model).refusals.keys() == {name}
         assert "expected no missing values in pm.Data" in read(model).refusals[name]
+        # Nor is it said that PyMC samples it, which takes what is beneath the mask.
+        with pytest.raises(pmm.UnservedModelError, match=r"observed= that has them\.$"):
+            pmm.steps(model, progressbar=False)
         pm.set_data({name: value}, model=model)
     pm.set_data({"beside": [np.nan, 2.0]}, model=model)
     assert not read(model).refusals
