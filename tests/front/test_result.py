@@ -314,7 +314,7 @@ def test_times_of_a_zone_can_be_written(tmp_path):
     assert pd.read_csv(tmp_path / "clusters.csv")["object"][0] == "2020-01-01 00:00:00+01:00"
 
 
-def test_nothing_is_left_of_a_result_that_is_replaced(tmp_path):
+def test_nothing_is_left_of_a_result_that_is_replaced(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     result = drawn([sure, sure])
     for top in (0, 1.5):
@@ -334,6 +334,10 @@ def test_nothing_is_left_of_a_result_that_is_replaced(tmp_path):
     assert not any((tmp_path / name).exists() for name in old)
     assert all((tmp_path / name).exists() for name in others)
     assert (tmp_path / "match_a_b_2.csv").exists()
+    # Of all figures that tables have: networks have one more, above.
+    monkeypatch.setattr("pm_match.front.write._figures", lambda result: iter(()))
+    result.write(tmp_path, force=True)
+    assert [figure.name for figure in tmp_path.glob("*.png")] == ["notes.png"]
     # What is no table of objects is replaced.
     (tmp_path / "clusters.csv").write_text("")
     result.write(tmp_path, force=True)
