@@ -17,6 +17,8 @@ USES = ("number", "positive", "count", "boolean", "category")
 LEFT_OUT = "left out"
 # Larger whole numbers vary more than counts of events do.
 _LARGEST_COUNT = 30
+# Codes and ratings have few values.
+_MOST_CODES = 10
 # Positive numbers that span more than this differ by factors, not by amounts.
 _WIDE = 100.0
 # More different texts, or longer ones, are no categories.
@@ -86,6 +88,18 @@ def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column
     if low > 0 and high / low > _WIDE and not whole:
         return Column("positive", missing)
     return Column("number", missing)
+
+
+def use_of_whole_numbers(values: np.ndarray) -> str:
+    """Say whether whole numbers are counts, or vary less than any mixture of Poisson counts does.
+
+    `values` (N,): of all tables, none missing. Codes and ratings are categories. Of counts the
+    variance is about the mean or more; less by three standard errors at least is too little.
+    """
+    least = min(0.7, 1.0 - 3.0 * (2.0 / len(values)) ** 0.5)
+    if values.var() >= least * values.mean():
+        return "count"
+    return "category" if len(np.unique(values)) <= _MOST_CODES else "number"
 
 
 def _no_texts(name: Any, seen: pd.Series) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -27,7 +27,14 @@ from pm_match.checks import (
     warn,
 )
 from pm_match.front.cells import read_links, stem
-from pm_match.front.columns import LEFT_OUT, USES, Column, leave, look_at_column
+from pm_match.front.columns import (
+    LEFT_OUT,
+    USES,
+    Column,
+    leave,
+    look_at_column,
+    use_of_whole_numbers,
+)
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import as_variable, is_matrix, read_table_file
 from pm_match.models.declare import declare_links, link_sets, warn_of_levels
@@ -371,8 +378,9 @@ def prepare(
         The column that names the objects: of all tables, or by domain.
     columns : mapping or sequence of str, optional
         Of tables, from columns to what they hold, where it cannot be seen: "number", "positive",
-        "count", "boolean" or "category"; or "ignore". Of edge lists, the columns of both ends,
-        whose numbers are names as text is, and perhaps the value's.
+        "count", "boolean" or "category"; or "ignore". Whole numbers are counts up to 30, unless
+        they vary less than counts do, as codes and ratings. Of edge lists, the columns of both
+        ends, whose numbers are names as text is, and perhaps the value's.
     model : str, optional
         "table_clusters", "normal_clusters", "aligned_clusters", "mixture", "projected_clusters" or
         "relational_clusters", which says that DataFrames and CSV files are networks.
@@ -471,6 +479,8 @@ def prepare(
     if (chosen == "relational_clusters") != (found.kind == "networks"):
         raise ValueError(f"model: expected one for {found.kind}; found {chosen!r}")
     _check_options(chosen, found.options)
+    if chosen == "mixture":
+        _find_codes(found, {as_variable(column) for column in columns or ()})
     if standardise:
         if chosen not in _NUMERIC:
             raise ValueError(
@@ -665,6 +675,22 @@ def _agree(looked: Mapping[str, dict[str, Column]], titles: Mapping[str, str]) -
             if own.use != LEFT_OUT and len(uses[column]) > 1:
                 use = "count" if set(uses[column]) == {"count", "boolean"} else "number"
                 columns[column] = own._replace(use=use)
+
+
+def _find_codes(found: PreparedData, told: Collection[str]) -> None:
+    """Use whole numbers as what they are that vary less than counts do, if nothing is `told`."""
+    for column, use in found.uses().items():
+        if use != "count" or column in told:
+            continue
+        of = {name: own[column] for name, own in found.data.items() if column in own}
+        use = use_of_whole_numbers(pd.concat(of.values()).dropna().to_numpy())
+        for name, values in of.items() if use != "count" else ():
+            if use == "category":
+                whole = values.astype("Int64").astype(object)
+                found.data[name][column] = whole.where(values.notna())
+            own = found.columns[name][column]
+            note = "; ".join(filter(None, (own.note, "varies less than counts do")))
+            found.columns[name][column] = own._replace(use=use, note=note)
 
 
 def _warn_of_spellings(looked: Mapping[str, dict[str, Column]]) -> None:

@@ -52,6 +52,30 @@ def test_ids_become_labels_and_nothing_is_lost_on_the_way():
     assert "sku" in a.columns  # the user's own frame is left as it is
 
 
+def test_whole_numbers_that_vary_less_than_counts_are_codes():
+    rng = np.random.default_rng(0)
+
+    def ratings(n):
+        own = {"rating": rng.integers(1, 6, n), "age": rng.integers(15, 26, n)}
+        return pd.DataFrame(own | {"sold": rng.poisson(4, n), "few": rng.poisson(0.2, n)})
+
+    tables = {"a": ratings(300), "b": ratings(30)}
+    tables["b"].loc[2, "rating"] = np.nan
+    found = pmm.prepare(tables)
+    uses = {"rating": "category", "age": "number", "sold": "count", "few": "count"}
+    assert found.uses() == uses
+    assert found.columns["b"]["rating"].note == "1 missing; varies less than counts do"
+    assert "age (number: varies less than counts do)" in str(found)
+    ratings_of_b = tables["b"]["rating"].dropna().astype(int)
+    assert found.data["b"]["rating"].dropna().tolist() == ratings_of_b.tolist()
+    assert [*found.declare().coords["category_rating"]] == [1, 2, 3, 4, 5]
+    # what is told stays, few rows tell nothing, and models of numbers take numbers
+    told = {"rating": "count", "age": "count"}
+    assert pmm.prepare(tables, columns=told).uses() == uses | told
+    assert pmm.prepare({name: own[:9] for name, own in tables.items()}).uses()["rating"] == "count"
+    assert "rating" in pmm.prepare(tables, model="table_clusters").numeric()["a"]
+
+
 def test_whole_numbers_that_name_the_rows_of_a_file_are_numbers(tmp_path):
     file = tmp_path / "a.csv"
     for sku, labels in ((["7", "12", "9"], [7, 12, 9]), (["07", "12", "9"], ["07", "12", "9"])):
