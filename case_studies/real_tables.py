@@ -28,7 +28,8 @@ How often pairs match by the probability that they do, in bins of a tenth, goes 
 and `load_multiple_features` describe. Networks are in `case_studies.real_networks`. Peers need
 scikit-learn and POT.
 
-Run ``python -m case_studies.real_tables FOLDER --out real_tables``.
+Run ``python -m case_studies.real_tables FOLDER --out real_tables``; of tables of your own,
+``python -m case_studies.real_tables --csv vehicle.csv satimage.csv``.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ import xarray as xr
 import pm_match as pmm
 from case_studies.peers import cluster_gromov_wasserstein, object_gromov_wasserstein
 from case_studies.peers.gaussian_mixtures import number_of_clusters
-from case_studies.real_tables_data import DATA, RealTables
+from case_studies.real_tables_data import DATA, RealTables, csv_table, without_folder
 from pm_match import datasets, metrics
 
 # Principal components of tables of one kind.
@@ -91,8 +92,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     found: list[dict[str, Any]] = []
     bins: list[pd.DataFrame] = []
-    for name in options.only or DATA:
-        data = DATA[name]
+    every = {
+        file.stem: RealTables(without_folder(partial(csv_table, file)), same_units=False)
+        for file in options.csv
+    }
+    for name, data in (every or {name: DATA[name] for name in options.only or DATA}).items():
         if data.needs_folder and options.folder is None:
             print(f"{name}: skipped, its file is in no FOLDER that was given", flush=True)
             continue
@@ -394,6 +398,10 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?", help="with files of real data sets")
+    parser.add_argument(
+        "--csv", nargs="+", type=Path, default=[], metavar="FILE",
+        help="instead: tables whose last column is the class, in other halves of rows and columns",
+    )  # fmt: skip
     parser.add_argument("--only", nargs="+", choices=DATA, metavar="DATA", help=", ".join(DATA))
     every = (*MODELS, *PEERS)
     parser.add_argument(

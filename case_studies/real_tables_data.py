@@ -49,8 +49,34 @@ def breast_cancer(random_seed: int) -> dict[str, xr.DataArray]:
     from sklearn.datasets import load_breast_cancer
 
     bunch, rng = load_breast_cancer(), np.random.default_rng(random_seed)
-    table = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    domains = datasets.split_features(table, bunch.target, rng)
+    return _other_halves(pd.DataFrame(bunch.data, columns=bunch.feature_names), bunch.target, rng)
+
+
+def csv_table(file: Path, random_seed: int, n_objects: int = 400) -> dict[str, xr.DataArray]:
+    """Load a table: each half of its objects is seen by another half of its columns of numbers.
+
+    Parameters
+    ----------
+    file : Path
+        Comma-separated, with names of columns; the last column is the class.
+    random_seed : int
+    n_objects : int
+        No more are taken. Those with missing values are left out.
+
+    Returns
+    -------
+    dict of str to DataArray, shapes (N / 2, M / 2)
+    """
+    rng = np.random.default_rng(random_seed)
+    table = pd.read_csv(file).dropna()
+    table = table.iloc[rng.permutation(len(table))[:n_objects]].reset_index(drop=True)
+    numbers = table.iloc[:, :-1].select_dtypes("number").astype(float)
+    classes = pd.factorize(table.iloc[:, -1])[0]
+    return _other_halves(numbers.loc[:, numbers.nunique() > 1], classes, rng)
+
+
+def _other_halves(table: pd.DataFrame, classes: Any, rng) -> dict[str, xr.DataArray]:
+    domains = datasets.split_features(table, classes, rng)
     halves = np.array_split(rng.permutation(len(table)), 2)
     return {
         name: own[half] for (name, own), half in zip(domains.items(), halves[::-1], strict=True)
@@ -146,19 +172,32 @@ def _features(*names: str) -> Callable[..., Mapping[str, Any]]:
     return partial(digit_features, names=names)
 
 
-def _own(make: Callable[..., Mapping[str, Any]]) -> Callable[..., Mapping[str, Any]]:
+def without_folder(make: Callable[..., Mapping[str, Any]]) -> Callable[..., Mapping[str, Any]]:
+    """Give what loads data that need no folder, as `RealTables.load` does.
+
+    Parameters
+    ----------
+    make : callable
+        From a seed to domains.
+
+    Returns
+    -------
+    callable
+    """
     return lambda folder, random_seed: make(random_seed=random_seed)
 
 
 DATA: dict[str, RealTables] = {
-    "iris": RealTables(_own(datasets.iris), False),
-    "wine": RealTables(_own(datasets.wine), False),
+    "iris": RealTables(without_folder(datasets.iris), False),
+    "wine": RealTables(without_folder(datasets.wine), False),
     "glass": RealTables(_glass, False, needs_folder=True),
-    "breast-cancer": RealTables(_own(breast_cancer), False),
-    "image-halves": RealTables(_own(image_halves), True),
-    "digits-0-3": RealTables(_own(datasets.rotated_digits), True),
-    "ten-digits": RealTables(_own(partial(datasets.rotated_digits, digits=range(10))), True),
-    "cluster-missing": RealTables(_own(cluster_missing), True),
+    "breast-cancer": RealTables(without_folder(breast_cancer), False),
+    "image-halves": RealTables(without_folder(image_halves), True),
+    "digits-0-3": RealTables(without_folder(datasets.rotated_digits), True),
+    "ten-digits": RealTables(
+        without_folder(partial(datasets.rotated_digits, digits=range(10))), True
+    ),
+    "cluster-missing": RealTables(without_folder(cluster_missing), True),
     "fourier-karhunen": RealTables(_features("fou", "kar"), True, needs_folder=True),
     "karhunen-pixels": RealTables(_features("kar", "pix"), True, needs_folder=True),
 }

@@ -57,12 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_folder(options.out, options.force)
             _make(options.out)
         prepared = prepare(options.files, **arguments_of(options))
-        model = prepared.declare()
+        prepared.declare()
     except (ImportError, OSError, TypeError, ValueError) as error:
         parser.exit(2, f"pm_match: error: {as_options(str(error))}\n")
     print(as_options(str(prepared)), flush=True)
-    shown = sys.stderr.isatty()
+    shown, said = sys.stderr.isatty(), len(prepared.notes)
     try:
+        prepared = prepared.settled(options.seed, shown, cores=options.cores)
+        for note in prepared.notes[said:]:
+            print(as_options(note), flush=True)
+        model = prepared.declare()
         if options.search_only:
             idata = find_matching(model, random_seed=options.seed, progressbar=shown)
         else:

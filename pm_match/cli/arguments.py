@@ -29,7 +29,8 @@ _SPELLED = (
     (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
     (r"self_loops=True", "--self-loops"),
     (r"^(\w+: no) option '(power|correlated)'.*", r"\1 --\2"),
-    (r"(symmetric|force)=True", r"--\1"),
+    (r"(symmetric|force|correlated)=True", r"--\1"),
+    (r"correlated=False", "--no-correlated"),
     # All files have the same --id.
     (r" \(where ids have names of their own, [^)]*\)", ""),
     (r"\bid=('[^']*')", r"--id \1"),
@@ -182,9 +183,9 @@ def _add_tables(group: Any) -> None:
     )
     group.add_argument(
         "--correlated",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         help="columns of numbers are normal together, with one covariance within clusters (--model "
-        "mixture)",
+        "mixture; default: what describes them better)",
     )
     group.add_argument(
         "--standardise",
@@ -305,7 +306,7 @@ def arguments_of(options: argparse.Namespace) -> dict[str, Any]:
         "n_factors": options.factors,
         "projection": options.projection,
         "power": options.power,
-        "correlated": options.correlated or None,
+        "correlated": options.correlated,
         "standardise": options.standardise or None,
         "types": options.types,
         "one_mode": options.one_mode or None,

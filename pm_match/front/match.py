@@ -41,6 +41,7 @@ def match(
     It is short for::
 
         prepared = pmm.prepare(data, links=links, id=id)  # what is used, how, and in which model
+        prepared = prepared.settled()  # do numbers go together within clusters?
         model = prepared.declare()  # plain PyMC, by a function of pmm.models
         idata = pmm.sample(model=model)  # searches, then samples
         result = pmm.MatchResult(idata, model, prepared)  # estimates, and judges the chains
@@ -105,8 +106,9 @@ def match(
         standardise=standardise,
         **options,
     )
-    declared = prepared.declare()
     where: dict[str, Any] = {"cores": cores, "executor": executor}
+    prepared = prepared.settled(random_seed, progressbar, **where)
+    declared = prepared.declare()
     settings: dict[str, Any] = {"random_seed": random_seed}
     if search_only:
         idata = find_matching(declared, random_seed=random_seed, progressbar=progressbar, **where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from pm_match.checks import (
     type_name,
     warn,
 )
+from pm_match.find_matching import find_matching
 from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import (
     LEFT_OUT,
@@ -38,6 +40,7 @@ from pm_match.front.columns import (
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import as_variable, is_matrix, read_table_file
 from pm_match.models.declare import declare_links, link_sets, warn_of_levels
+from pm_match.models.mixture import may_be_correlated
 from pm_match.networks.data import Network
 from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
@@ -244,6 +247,56 @@ class PreparedData:
         pymc.Model
         """
         return self._declared(self.whole, {**self.options, **options})
+
+    def settled(
+        self, random_seed: Any = None, progressbar: bool = True, **where: Any
+    ) -> PreparedData:
+        """Choose by searches what a look at data leaves open: whether numbers go together.
+
+        This is asked of a `mixture` with two columns of numbers or more that the same tables have,
+        none of whose values are missing and with ten objects or more for each column, unless
+        `prepare` was given `correlated` or `power`. Of two searches with independent and two with
+        correlated numbers, that with the highest log joint decides.
+
+        Parameters
+        ----------
+        random_seed : int, sequence of int, Generator or SeedSequence, optional
+        progressbar : bool, default True
+        **where
+            `cores` or `executor`, as of `find_matching`.
+
+        Returns
+        -------
+        PreparedData
+            The same, if nothing is open.
+        """
+        if (
+            self.model != "mixture"
+            or not {"correlated", "power"}.isdisjoint(self.options)
+            or not may_be_correlated(self.data, self.uses(), self.options.get("shared"))
+        ):
+            return self
+        with warnings.catch_warnings():
+            # Nothing is told of these searches but which is better.
+            warnings.simplefilter("ignore")
+            apart, together = (
+                find_matching(
+                    self.declare(correlated=correlated),
+                    starts=2,
+                    random_seed=random_seed,
+                    progressbar=progressbar,
+                    **where,
+                )["starts"]["log_joint"].max()
+                for correlated in (False, True)
+            )
+        better = bool(together > apart)
+        said = (
+            f"Numbers are {'correlated' if better else 'independent'} within clusters: the log "
+            f"joint of a search is {abs(float(together - apart)):,.0f} higher so "
+            f"(correlated={better})."
+        )
+        options = {**self.options, "correlated": better}
+        return replace(self, options=options, notes=[*self.notes, said])
 
     def starts(
         self,

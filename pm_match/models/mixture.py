@@ -45,6 +45,8 @@ _KINDS = tuple(_PARAMETERS)
 _ONE = np.float64(1.0)
 # Within a cluster, a column varies half as much as over all objects, before anything is known.
 _WITHIN = 0.5
+# With fewer, a covariance may say more than the clusters.
+_OBJECTS_PER_COLUMN = 10
 # How many objects the prior of correlated columns' means is worth.
 _MEAN_STRENGTH = 0.05
 
@@ -209,6 +211,27 @@ def observed_columns(
         for name in group.values:
             found[name][group.variable(name)] = (group.columns, categories)
     return found
+
+
+def may_be_correlated(
+    tables: Mapping[str, pd.DataFrame],
+    columns: Mapping[str, str],
+    shared: Collection[str] | None = None,
+) -> bool:
+    """Say whether data can tell if numbers are correlated within clusters.
+
+    `tables`, `columns`, `shared`: as `mixture` takes them. Some tables have two columns of numbers
+    or more in common; wherever this is so, no value is missing, as log joints do not compare then,
+    and there are ten objects or more for each column.
+    """
+    groups = _groups(tables, _kinds(tables, columns), _owners(tables, shared))
+    numbers = [
+        np.ma.concatenate(list(own.values.values())) for own in groups if own.several_numbers
+    ]
+    return bool(numbers) and all(
+        not np.ma.is_masked(own) and len(own) >= _OBJECTS_PER_COLUMN * own.shape[1]
+        for own in numbers
+    )
 
 
 @dataclass(frozen=True)

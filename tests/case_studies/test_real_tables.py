@@ -57,6 +57,26 @@ def test_halves_of_images_and_patients_are_disjoint():
     assert len(np.unique(datasets.true_labels(data.cluster_missing(3))["b"])) == 4
 
 
+def test_tables_of_files_are_dealt_by_rows_and_columns(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(30, 5)), columns=list("uvwxy")).assign(same=1, text="t")
+    table = table.assign(kind=np.array(["p", "q", "r"])[np.arange(30) % 3])
+    table.loc[4, "w"] = np.nan
+    table.to_csv(tmp_path / "own.csv", index=False)
+    found = data.csv_table(tmp_path / "own.csv", 1, n_objects=20)
+    assert [table.shape for table in found.values()] == [(10, 3), (10, 2)]
+    rows, columns = (
+        [set(own[own.dims[axis]].to_numpy()) for own in found.values()] for axis in (0, 1)
+    )
+    assert not rows[0] & rows[1]
+    assert columns[0] | columns[1] == set("uvwxy")
+    kinds = pd.Series(table["kind"].to_numpy(), table["u"])
+    for name, own in found.items():
+        if "u" in own[own.dims[1]]:
+            true = kinds[own.sel({own.dims[1]: "u"}).to_numpy()]
+            assert len({*zip(true, datasets.true_labels(found)[name], strict=True)}) == 3
+
+
 def test_features_of_digits_are_of_other_digits(tmp_path):
     rng = np.random.default_rng(0)
     y, fou, kar = np.repeat(np.arange(6), 3), rng.normal(size=(18, 4)), rng.normal(size=(18, 3))

@@ -151,6 +151,8 @@ def test_densities_can_count_to_a_power(files, capsys):
 
 
 def test_numbers_can_be_correlated(files, capsys):
+    apart = prepared(*files, "--model", "mixture", "--no-correlated")
+    assert apart.options == {"correlated": False}
     assert prepared(*files, "--model", "mixture", "--correlated").options == {"correlated": True}
     said = refused(capsys, *files, "--model", "normal_clusters", "--correlated")
     assert "error: normal_clusters: no --correlated\n" in said

@@ -76,6 +76,53 @@ def test_whole_numbers_that_vary_less_than_counts_are_codes():
     assert "rating" in pmm.prepare(tables, model="table_clusters").numeric()["a"]
 
 
+def test_searches_settle_whether_numbers_go_together():
+    rng = np.random.default_rng(0)
+
+    def crabs(n):
+        """Two kinds, of any size, that differ in shape."""
+        kind, size = rng.integers(2, size=n), 3.0 * rng.normal(size=n)
+        x = {"length": size, "width": size + 2.0 * kind} | {"depth": size - 2.0 * kind}
+        return pd.DataFrame(x) + 0.3 * rng.normal(size=(n, 3))
+
+    tables = {"a": crabs(60), "b": crabs(40)}
+    alone = {name: own.apply(rng.permutation) for name, own in tables.items()}
+    quiet = {"random_seed": 0, "progressbar": False}
+    for own, together in ((tables, True), (alone, False)):
+        found = pmm.prepare(own).settled(**quiet)
+        assert found.options == {"correlated": together}
+        words = "correlated" if together else "independent"
+        assert re.fullmatch(
+            rf"Numbers are {words} within clusters: the log joint of a search is \d+ higher so "
+            rf"\(correlated={together}\)\.",
+            found.words()[-1],
+        )
+        assert ("precision_cholesky" in str(found.declare().value_vars)) == together
+    matched = pmm.match(tables, search_only=True, **quiet)
+    assert matched.prepared.options == {"correlated": True}
+
+
+def test_nothing_is_left_to_settle():
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.normal(size=(40, 3)), columns=list("uvw"))
+    tables = {"a": x[:20].copy(), "b": x[20:].reset_index(drop=True)}
+    one = {name: own[["u"]] for name, own in tables.items()}
+    few = {name: own[:14] for name, own in tables.items()}
+    hole = tables | {"b": tables["b"].mask(tables["b"] == tables["b"].max())}
+    for data, told in (
+        (tables, {"correlated": True}),
+        (tables, {"correlated": False}),
+        (tables, {"power": 0.5}),
+        (tables, {"model": "table_clusters"}),
+        (one, {}),
+        (few, {}),
+        (hole, {}),
+    ):
+        found = pmm.prepare(data, **told)
+        assert found.settled() is found
+    assert "correlated" in pmm.prepare(tables).settled(0, progressbar=False).options
+
+
 def test_whole_numbers_that_name_the_rows_of_a_file_are_numbers(tmp_path):
     file = tmp_path / "a.csv"
     for sku, labels in ((["7", "12", "9"], [7, 12, 9]), (["07", "12", "9"], ["07", "12", "9"])):
