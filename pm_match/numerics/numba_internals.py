@@ -62,6 +62,7 @@ RELIED_ON = (
     "numba.core.codegen:JITCodeLibrary._get_module_for_linking",
     "numba.core.codegen:JITCodeLibrary._optimize_final_module",
     "numba.core.codegen:JITCodeLibrary._optimize_functions",
+    "numba.core.codegen:JITCodeLibrary.add_ir_module",
     "numba.core.codegen:JITCodeLibrary.codegen",
     "numba.core.codegen:JITCodeLibrary.enable_object_caching",
     "numba.core.codegen:JITCodeLibrary.get_pointer_to_function",
@@ -421,6 +422,20 @@ class _Once(JITCodeLibrary):
     Numba has every function worked through when it is added, and the whole twice, the first time
     to find pairs of references: a third of LLVM's time, and kernels count none.
     """
+
+    def add_ir_module(self, ir_module):
+        """Say of every address of a record that all of it may be read there.
+
+        What loops read in some of their turns alone is then read before them: LLVM 15, of numba
+        0.61, fails where it would make vectors of them otherwise.
+        """
+        for function in ir_module.functions:
+            for own in function.args:
+                kind = getattr(own.type, "pointee", None)
+                if isinstance(kind, ir.LiteralStructType) and own.name.startswith("arg."):
+                    own.attributes.align = kind.get_abi_alignment(self._codegen.target_data)
+                    own.attributes.dereferenceable = kind.get_abi_size(self._codegen.target_data)
+        super().add_ir_module(ir_module)
 
     def _optimize_functions(self, ll_module):
         """Leave it to `_optimize_final_module`."""
