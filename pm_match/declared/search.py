@@ -38,6 +38,8 @@ _MOST_ITERATIONS = 60
 _MOST_EXCHANGES = 100
 # Iterations that show whether one is better.
 _FEW_ITERATIONS = 20
+# Tries to find a point with a finite density, as many as PyMC makes.
+_MOST_JITTERS = 10
 # How far maxima may lie from the start of what has a transform, logs of scales for one: the density
 # of a cluster of a single object has no top.
 _FAR = 3.0
@@ -192,6 +194,13 @@ class Parameters:
         low, high = np.transpose(self._bounds)
         start = np.clip(np.concatenate([np.ravel(part) for part in parts]), low, high)
         before, _ = depth(start)
+        for _ in range(_MOST_JITTERS):
+            if np.isfinite(before):
+                break
+            # A penalty on clusters that are alike has its pole where all start alike.
+            jittered = start + chain.rng.uniform(-1.0, 1.0, start.shape)
+            start = np.clip(jittered, low, high)
+            before, _ = depth(start)
         if np.isfinite(before):
             found = scipy.optimize.minimize(
                 depth,

@@ -33,6 +33,16 @@ def test_every_family_has_a_start(family):
     assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")(initial))
 
 
+def test_a_start_is_found_where_the_density_is_zero_at_first():
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1, shape=2)
+        pm.Potential("apart", pm.math.log1p(-pm.math.exp(-((mu[0] - mu[1]) ** 2))))
+        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(2)), shape=6)
+        pm.Normal("y", mu[cluster], 0.5, observed=[-1.2, -0.8, 0.1, 0.9, 1.4, 1.1])
+    (point,) = pmm.initial_points(model, 1, random_seed=1, progressbar=False)
+    assert np.abs(np.diff(point["mu"])) > 1.0
+
+
 def test_what_is_free_has_no_search():
     model = declared(effects)
     (component,) = read(model).components
