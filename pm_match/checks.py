@@ -180,6 +180,11 @@ def astype_hint(dtype: Any) -> str:
     )
 
 
+def lacking(own: Any, name: str) -> NotImplementedError:
+    """Make the error of a class that does not define what it has to."""
+    return NotImplementedError(f"{type(own).__name__}: expected `{name}`; found none")
+
+
 def plain(label: Any) -> Any:
     """Give a Python value, so that messages say 'x' and not np.str_('x')."""
     return label.item() if isinstance(label, np.generic) else label

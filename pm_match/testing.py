@@ -17,7 +17,7 @@ from scipy.special import betaln, logsumexp
 
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.exchange import exchange_by_moves, exchange_by_table, kernel_and_scratch
-from pm_match.clusters.protocol import collected
+from pm_match.clusters.protocol import collect, collected
 from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import rename, sweep
 from pm_match.numerics.kernels import entry, template
@@ -45,17 +45,23 @@ Point = Mapping[str, NDArray]
 Labels = Sequence[NDArray[np.int64]]
 
 
-def check_kind(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
+def check_kind(
+    model: Model, kind: str | None = None, *, seed: int = 0, n_sweeps: int = 100_000
+) -> None:
     """Make all the checks of this module.
 
     Parameters
     ----------
     model : pymc.Model
         A tiny one, all of whose evidence has `log_marginal` and `log_conditional`.
+    kind : str, optional
+        The name of the kind that is meant to serve it: if it does not, another one may.
     seed : int, default 0
     n_sweeps : int, default 100 000
         Of `check_law`.
     """
+    serving = {own.kind for own in collapsed_of(model).component.evidence}
+    assert kind in (None, *serving), f"expected evidence of the kind {kind!r}; found {serving}"
     check_scores(model, seed=seed)
     check_running_state(model, seed=seed)
     check_law(model, seed=seed, n_sweeps=n_sweeps)
@@ -164,6 +170,8 @@ def plain_log_prior(state: Collapsed, point: Point, labels: Labels) -> float:
 def check_scores(model: Model, *, seed: int = 0, n_points: int = 10) -> None:
     """Check every unit's scores: differences of the plain formula between its labels."""
     state, rng = collapsed_of(model), np.random.default_rng(seed)
+    # Every term twice: one that does not add to what others have scored shows.
+    state.terms = [collect([*collected(table), *collected(table)]) for table in state.terms]
     for _ in range(n_points):
         point = random_point(model, rng, state)
         state.load(point, state.labels(point))
@@ -182,10 +190,11 @@ def check_scores(model: Model, *, seed: int = 0, n_points: int = 10) -> None:
                 found = np.roll(found, 1) if least < 0 else found[:-1]
                 np.testing.assert_allclose(
                     found - found[-1],
-                    np.array(expected) - expected[-1],
+                    2.0 * (np.array(expected) - expected[-1]),
                     rtol=1e-8,
                     atol=1e-8,
-                    err_msg=f"scores of unit {unit} of clustering {number} at labels {here}",
+                    err_msg=f"twice the scores of unit {unit} of clustering {number} at labels "
+                    f"{here}",
                 )
 
 

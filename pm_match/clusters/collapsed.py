@@ -80,7 +80,7 @@ class Collapsed:
             for own, access in zip(component.evidence, self._access.evidence, strict=True)
         ]
         for own, state in zip(component.evidence, self.evidence, strict=True):
-            seen = [number for number, _ in state.terms]
+            seen = [number for number, _ in getattr(state, "terms", ())]
             if not seen or not set(seen) <= set(range(len(clusterings))):
                 raise TypeError(
                     f"kind {own.kind!r}: expected states with terms of clusterings 0 to "
@@ -381,7 +381,8 @@ class Collapsed:
                 f"{self.component.clusterings[number].title!r}: expected scores by which the log "
                 f"evidence changes by {expected:.6g} where an object changes its cluster; found "
                 f"{found:.6g}. On extreme scales of data rounding does so: standardise them. "
-                "Otherwise this is a fault of pm_match: please report it, with the model."
+                "Otherwise this is a fault of pm_match, or of a kind that was added to it: please "
+                "report it, with the model."
             )
 
     def _log_evidence(self) -> float:

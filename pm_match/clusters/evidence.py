@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.checks import lacking
 from pm_match.clusters.protocol import collect
 from pm_match.clusters.sweep import Partition, log_evidence_of
 from pm_match.clusters.units import Units
@@ -99,7 +100,7 @@ class EvidenceState:
 
     def load(self, point: Point) -> None:
         """Bring the terms to a point, and to the slots in which the units of the site are."""
-        raise NotImplementedError
+        raise lacking(self, "load")
 
     def kernels(self) -> list[Job]:
         """List the kernels that `load` and `draw` call, so that they can be compiled ahead."""
@@ -140,7 +141,7 @@ class EvidenceState:
         new : dict
             A point with the present labels.
         """
-        raise NotImplementedError
+        raise lacking(self, "draw")
 
     def log_prior(self, point: Point) -> float:
         """Log density of the kind's own parameters that are not integrated out."""
@@ -171,11 +172,11 @@ class EvidenceState:
 
         With it, chains look whether they sample what is declared (see `reading.declared_draws`).
         """
-        raise NotImplementedError
+        raise lacking(self, "log_conditional")
 
     def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
         """Log marginal likelihood by the plain formula, for labels (N,) of every clustering.
 
         Slow, and obviously right: what tests hold the terms against.
         """
-        raise NotImplementedError
+        raise lacking(self, "log_marginal")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.checks import lacking
 from pm_match.matching.draws import PREFIX
 from pm_match.prediction.mixture import NUMBERS, CategoryLaw, Law
 from pm_match.reading.parts import Assignment, Component
@@ -139,7 +140,7 @@ class Predictor:
 
     def observed(self, place: Place) -> list[str]:
         """Names of the observed variables that it has of the objects of an assignment."""
-        raise NotImplementedError
+        raise lacking(self, "observed")
 
     def read(
         self, model: Model, place: Place, given: Mapping[str, Any]
@@ -164,7 +165,7 @@ class Predictor:
         TypeError, ValueError
             If a table does not fit the model.
         """
-        raise NotImplementedError
+        raise lacking(self, "read")
 
     def deviations(self, place: Place, seen: Any) -> NDArray[np.float64] | None:
         """Say how many standard deviations new values are from the known objects' means, if it can.
@@ -184,7 +185,7 @@ class Predictor:
 
     def log_predictive(self, place: Place, seen: Any) -> NDArray:
         """Log predictive (N, T + 1) in every cluster, and as irrelevant objects."""
-        raise NotImplementedError
+        raise lacking(self, "log_predictive")
 
     # -- missing values, if it predicts any -------------------------------------------------------
 
@@ -199,7 +200,7 @@ class Predictor:
         self, rng: np.random.Generator, place: Place, holes: Holes, wanted: slice
     ) -> NDArray[np.float64]:
         """Return the parameters (E, h) of some of the missing values, in order, in the draw."""
-        raise NotImplementedError
+        raise lacking(self, "of_missing")
 
     def of_new(
         self,
@@ -230,7 +231,7 @@ class Predictor:
         parameters : (N', J, M', h) or (1, J, M', h) array
             One component for every cluster; those that are alike may be one.
         """
-        raise NotImplementedError
+        raise lacking(self, "of_new")
 
 
 def coords(model: Model, name: str, axis: int) -> Any:

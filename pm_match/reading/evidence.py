@@ -7,6 +7,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_match.checks import lacking
+
 Point = Mapping[str, NDArray]
 # Log densities (N, T) of N objects in T clusters, at a point.
 Table = Callable[[Point], NDArray[np.float64]]
@@ -37,7 +39,7 @@ class Evidence:
     @property
     def names(self) -> list[str]:
         """The free variables that it integrates out, and draws with the clusters."""
-        raise NotImplementedError
+        raise lacking(self, "names")
 
     # -- what it may provide ----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from pymc.model.core import Model
 
-from pm_match.checks import warn
+from pm_match.checks import lacking, warn
 from pm_match.reading.ancestry import RV
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
@@ -105,7 +105,7 @@ class Kind:
 
         All states of the evidence share it; it is not to keep the model.
         """
-        raise NotImplementedError
+        raise lacking(self, "access")
 
     def state(self, evidence: Any, site: Any, access: Any, /) -> Any:
         """Make the state of some evidence for the units of a site.
@@ -121,7 +121,7 @@ class Kind:
         -------
         clusters.evidence.EvidenceState
         """
-        raise NotImplementedError
+        raise lacking(self, "state")
 
     def relevance(self, context: Context, values: Sequence[RV]) -> dict[RV, RV]:
         """Find the relevance flags of assignments that enter the kind's own variables."""
@@ -179,8 +179,9 @@ def register_kind(kind: Kind) -> None:
     """Let models be served whose data are of a `kind`.
 
     The kind that was registered last is asked first, so that one may take over what another one
-    claims too. A kind of the same name is replaced. A package can register its kinds by an entry
-    point of the group ``pm_match.kinds`` that names such an object, or a subclass of `Kind`.
+    claims too. A kind of the same name is replaced, unless it is one of the package's own. A
+    package can register its kinds by an entry point of the group ``pm_match.kinds`` that names such
+    an object, or a subclass of `Kind`.
 
     Parameters
     ----------
@@ -189,7 +190,9 @@ def register_kind(kind: Kind) -> None:
     Raises
     ------
     TypeError
-        If it is none.
+        If it is none, or lacks its name.
+    ValueError
+        If its name is that of one of the package's own.
 
     Examples
     --------
@@ -200,6 +203,14 @@ def register_kind(kind: Kind) -> None:
     """
     if not isinstance(kind, Kind):
         raise TypeError(f"kind: expected an instance of pm_match.Kind; found {kind!r}")
+    if not isinstance(getattr(kind, "name", None), str):
+        raise TypeError(f"{type(kind).__name__}: expected a `name`; found none")
+    taken = next((type(own) for own in _KINDS if own.name == kind.name), type(kind))
+    if taken is not type(kind) and taken.__module__.startswith("pm_match."):
+        raise ValueError(
+            f"{type(kind).__name__}: expected a `name` that no kind of the package has; found "
+            f"{kind.name!r}, the name of {taken.__name__}"
+        )
     _KINDS[:] = [kind, *(other for other in _KINDS if other.name != kind.name)]
     for reset in _RESETS:
         reset()

@@ -304,7 +304,13 @@ class Reader:
         evidence = []
         for own, candidate in candidates:
             with self._asking(own):
-                evidence.append(candidate.verified(context, clusterings, check))
+                found = candidate.verified(context, clusterings, check)
+                if getattr(found, "kind", None) != own.name:
+                    raise TypeError(
+                        f"{type(found).__name__}: expected `kind` to be {own.name!r}, as `name` of "
+                        f"{type(own).__name__}; found {getattr(found, 'kind', None)!r}"
+                    )
+                evidence.append(found)
         component = Component(tuple(verified), tuple(evidence), ())
         return replace(component, hyperparameters=self._hyperparameters(component))
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.checks import lacking
 from pm_match.reading.evidence import Point
 from pm_match.sharded.data import Rows, Source
 
@@ -67,7 +68,7 @@ class Scorer:
 
         It may be written over, and is by the next call.
         """
-        raise NotImplementedError
+        raise lacking(self, "table")
 
     def statistics(self, chunk: Chunk, labels: NDArray, n_clusters: int, parameters: Any) -> Sums:
         """Add up statistics by the labels (n,), -1 for objects that are left out.
@@ -75,7 +76,7 @@ class Scorer:
         Sufficient ones, for which `parameters` are not needed. Where there are none, log densities:
         `ShardedEvidence.update` then asks for those by other parameters.
         """
-        raise NotImplementedError
+        raise lacking(self, "statistics")
 
 
 def first(wrong: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -143,7 +144,7 @@ class ShardedEvidence:
 
     def parameters(self, point: Point) -> dict[str, Any]:
         """Return what the scorer of every assignment takes for `parameters`, at a point."""
-        raise NotImplementedError
+        raise lacking(self, "parameters")
 
     def update(
         self,
@@ -178,7 +179,7 @@ class ShardedEvidence:
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
         """Draw `names` from their exact conditionals, but for those that `update` has drawn."""
-        raise NotImplementedError
+        raise lacking(self, "draw")
 
     def proposed(
         self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
@@ -187,14 +188,14 @@ class ShardedEvidence:
 
         Moves of whole clusters allot objects by them: any law will do that the sums determine.
         """
-        raise NotImplementedError
+        raise lacking(self, "proposed")
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         """Log marginal likelihood (J,) of clusters with some `sums`, parameters integrated out.
 
         Up to what is the same for any partition of the objects.
         """
-        raise NotImplementedError
+        raise lacking(self, "log_marginals")
 
     def log_base(self, point: Point, sums: Mapping[str, Sums]) -> float:
         """Log density that `log_marginals` leaves out, but for a constant."""

@@ -83,6 +83,11 @@ BREAKS = {
         "inside = 1.0 if slot == own else 0.0",
         "inside = 0.0",
     ),
+    "scores that are not added": (
+        "check_scores",
+        "y = term.counts[unit, m]\n            a",
+        "y = term.counts[unit, m]\n            out[slot] *= m > 0\n            a",
+    ),
     "a slot's rows forgotten": (
         "check_running_state",
         "term.rows[target] = term.rows[source]",
@@ -143,6 +148,54 @@ def test_kinds_are_found_by_their_entry_points(monkeypatch, page):
     assert kinds_of_evidence(model) == ["counts"]
 
 
-def test_only_kinds_are_registered():
+def test_only_kinds_are_registered(page):
     with pytest.raises(TypeError, match=r"expected an instance of pm_match\.Kind; found 3"):
         pmm.register_kind(3)
+    with pytest.raises(TypeError, match="Kind: expected a `name`; found none"):
+        pmm.register_kind(kinds.Kind())
+
+    class Columns(page[0].CountKind):
+        name = "columns"
+
+    before = kinds.registered()
+    with pytest.raises(ValueError, match="found 'columns', the name of IndependentColumns"):
+        pmm.register_kind(Columns())
+    assert kinds.registered() == before
+
+
+def test_the_harness_says_if_another_kind_serves_the_model(page, monkeypatch):
+    module, tests = page
+    monkeypatch.setattr(module.CountKind, "claims", lambda self, context, rv: False)
+    with pytest.raises(AssertionError, match=r"of the kind 'counts'; found .'columns'"):
+        testing.check_kind(tests.declared(), "counts")
+
+
+LACKING = {
+    "no load": ("def load(", "def loaded(", "CountState: expected `load`; found none"),
+    "no kind": ('kind = "counts"', "", "Counts: expected `kind` to be 'counts'"),
+    "no terms": ("self.terms =", "self.term_s =", "kind 'counts': expected states with terms"),
+}
+
+
+@pytest.mark.parametrize("case", LACKING)
+def test_what_a_kind_lacks_is_named(case, page, tmp_path):
+    right, wrong, message = LACKING[case]
+    text = blocks()[0]
+    assert text.count(right) == 1
+    try:
+        imported(text.replace(right, wrong), tmp_path, "lacking_counts")
+        with pytest.raises((NotImplementedError, TypeError), match=message):
+            testing.check_scores(page[1].declared())
+    finally:
+        kinds.register_kind(page[0].CountKind())
+
+
+@pytest.mark.usefixtures("page")
+def test_two_clusters_exchange_their_labels():
+    """Clusters as large as one another, with weights that are alike: every swap is accepted."""
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", np.full(2, 3.0))
+        rates = pm.Gamma("rates", 1.5, 0.5, shape=(2, 1))
+        cluster = pm.Categorical("cluster", p=weights, shape=4)
+        pm.Poisson("x", rates[cluster], observed=np.array([[0], [0], [12], [12]]))
+    testing.check_law(model, n_sweeps=20_000)
