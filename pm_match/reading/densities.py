@@ -1,5 +1,6 @@
 """Holds a model's declared log densities against the ones that the steps assume."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -150,7 +151,7 @@ def _values_of_labels(
     """Draw values of discrete variables for every point.
 
     Every object has every label once, relevant and irrelevant; or if that were too much to look at,
-    every assignment has.
+    every assignment has. Then labels are the digits of objects' numbers, which tell them apart.
     """
     shapes = {rv: context.shapes[rv.name] for rv in labels}
     sizes = {rv: max(int(np.prod(shape)), 1) for rv, shape in shapes.items()}
@@ -167,6 +168,14 @@ def _values_of_labels(
             # Flags stay while labels go round.
             turn = place // n_labels if rv in flags else place
             values[key] = np.asarray((start + turn) % n, context.start[key].dtype)
+    sized = [(sizes[rv], n) for rv, n in labels.items() if rv not in flags and n > 1]
+    n_digits = max((math.ceil(math.log(size, n)) for size, n in sized), default=0)
+    for digit in range(min(n_digits, _MOST_NUMBERS // n_numbers - len(found))):
+        found.append({})
+        for rv, n in labels.items():
+            own = np.ones(sizes[rv]) if rv in flags else np.arange(sizes[rv]) // n**digit % n
+            key = context.key(rv)
+            found[-1][key] = np.asarray(own.reshape(shapes[rv]), context.start[key].dtype)
     return found
 
 

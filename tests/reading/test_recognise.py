@@ -1,6 +1,7 @@
 """What is recognised, however it is written, and what is refused, by name."""
 
 import gc
+import itertools
 import warnings
 import weakref
 from importlib import import_module
@@ -544,3 +545,19 @@ def test_what_is_read_of_views_does_not_keep_the_model(declare):
         gc.collect()
     after = kept() is not None
     assert (before, after) == (True, False)
+
+
+def test_no_two_objects_are_taken_for_each_other():
+    """Whose the features are shows, whichever two objects are exchanged."""
+    for pair in [(0, 0), *itertools.combinations(range(5), 2)]:
+        order = np.arange(5)
+        order[[*pair]] = order[[*pair[::-1]]]
+        with pm.Model() as model:
+            weights = pm.StickBreakingWeights("weights", alpha=1.4, K=1)
+            cluster = pm.Categorical("cluster", p=weights, shape=5)
+            latent = pm.Normal("latent", 0, 1, shape=(2, 2))
+            projection = pm.Normal("projection", 0, 1, shape=(3, 2))
+            x = np.random.default_rng(0).normal(size=(5, 3))
+            tau = pm.Gamma("tau", 1.0, 1.0)
+            pm.Normal("x", latent[cluster[order]] @ projection.T, tau=tau, observed=x)
+        assert bool(read(model).components) == (pair == (0, 0)), pair

@@ -134,10 +134,10 @@ def test_columns_far_from_zero_are_drawn_near_their_data(offset):
     idata = pmm.sample(
         50, tune=20, chains=1, cores=1, model=model, random_seed=0, progressbar=False, quiet=True
     )
-    labels = idata["posterior"]["cluster_x"].to_numpy()[0, -1]
-    assert len(set(labels[:10])) == len(set(labels[10:])) == 1
-    assert labels[0] != labels[-1]
-    means = idata["posterior"]["mu"].to_numpy()[0, :, labels[-1], 0]
+    labels = idata["posterior"]["cluster_x"].to_numpy()[0]
+    assert len(set(labels[-1, :10])) == len(set(labels[-1, 10:])) == 1
+    assert labels[-1, 0] != labels[-1, -1]
+    means = idata["posterior"]["mu"].to_numpy()[0, np.arange(50), labels[:, -1], 0]
     np.testing.assert_allclose(means.mean() - offset, 8.0, atol=1.0)
 
 
