@@ -20,7 +20,8 @@ from pm_match.reading.owners import check_owners, close, each_label, find_owners
 _SEVERAL = (
     "depends on the labels of more than one object; expected every entry of its log density to "
     "depend on the label of one object (no sums over objects, no chains of states), or a network "
-    "whose parameters are entries of a matrix that two labels choose"
+    "all of whose parameters (of normal values, mean and precision) are entries of a matrix that "
+    "two labels choose"
 )
 # Tables of log densities have at most so many: half a gigabyte, of which reading holds a few.
 MOST_CELLS = 2**25
