@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from pymc.distributions import transforms
 from pymc.model.core import Model, modelcontext
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
@@ -33,14 +34,18 @@ _DISTRIBUTIONS = {
     "NegBinomial": "NegativeBinomial",
     "WeibullBeta": "Weibull",
 }
-# Names of parameters, in the order of the random variable's inputs; "/" is given as its inverse.
+# Names of parameters, in the order of the random variable's inputs; "/" is given as its inverse,
+# and "-" not at all.
 _PARAMETERS = {
+    "AsymmetricLaplace": "b kappa mu",
     "Bernoulli": "p",
     "Beta": "alpha beta",
+    "BetaBinomial": "n alpha beta",
     "Categorical": "p",
     "Dirichlet": "a",
     "Exponential": "/lam",
     "Gamma": "alpha /beta",
+    "HalfNormal": "- sigma",
     "LogNormal": "mu sigma",
     "MvNormal": "mu cov",
     "NegativeBinomial": "n p",
@@ -48,6 +53,8 @@ _PARAMETERS = {
     "Poisson": "mu",
     "StickBreakingWeights": "alpha K",
     "StudentT": "nu mu sigma",
+    "Triangular": "lower c upper",
+    "Wald": "mu lam alpha",
     "Wishart": "nu V",
 }
 
@@ -91,7 +98,7 @@ def _lines(model: Model) -> Iterator[str]:
         dims = model.named_vars_to_dims.get(name)
         more = [f"dims={_dims(dims)}"] if dims else []
         if variable in model.basic_RVs:
-            more += ["observed=…"] if name in observed else []
+            more += _transform(variable, model) + (["observed=…"] if name in observed else [])
             yield f"    {name} = {_variable(variable, model, more)}"
         elif variable in model.deterministics or variable in model.potentials:
             kind = "Deterministic" if variable in model.deterministics else "Potential"
@@ -121,6 +128,8 @@ def _variable(variable: TensorVariable, model: Model, more: list[str]) -> str:
     told = []
     for number, own in enumerate(given):
         label = names[number] if len(names) == len(given) else ""
+        if label == "-":
+            continue
         inverse = label.startswith("/")
         if label == "sigma" and (precision := _precision(own)) is not None:
             label, own = "tau", precision
@@ -129,6 +138,17 @@ def _variable(variable: TensorVariable, model: Model, more: list[str]) -> str:
         text = _expression(own, model, inverse=inverse)
         told.append(f"{label.removeprefix('/')}={text}" if label else text)
     return f"{room}.{name}({', '.join([f'"{variable.name}"', *told, *more])})"
+
+
+def _transform(variable: TensorVariable, model: Model) -> list[str]:
+    """Tell a transform that is not PyMC's default, which may leave out a part of the values."""
+    own = model.rvs_to_transforms.get(variable)
+    last = getattr(own, "transform_list", [own])[-1]
+    default = transforms._default_transform(variable.owner.op, variable)
+    if last is None or type(last) is type(default):
+        return []
+    named = (name for name in transforms.__all__ if getattr(transforms, name) is last)
+    return [f"transform={next(named, type(last).__name__)}"]
 
 
 def _precision(sigma: Any) -> Any:

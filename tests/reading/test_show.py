@@ -47,6 +47,28 @@ def test_what_is_printed_declares_the_same(capsys):
     assert len(set(expected.values())) == len(expected) == 10
 
 
+def test_parameters_and_transforms_are_those_that_pymc_takes(capsys):
+    told = [
+        'a = pm.HalfNormal("a", sigma=2)',
+        'b = pm.Triangular("b", lower=0, c=1, upper=3)',
+        'c = pm.BetaBinomial("c", n=5, alpha=1, beta=2)',
+        'd = pm.AsymmetricLaplace("d", b=2, kappa=1, mu=0)',
+        'e = pm.Wald("e", mu=1, lam=2, alpha=0)',
+        'f = pm.Normal("f", mu=0, sigma=1, transform=ordered)',
+        'g = pm.Gamma("g", alpha=1, beta=2, transform=ordered)',
+        'h = pm.Gamma("h", alpha=1, beta=2)',
+    ]
+    ordered = pm.distributions.transforms.ordered
+    with pm.Model() as model:
+        for line in told[:5]:
+            exec(line)
+        pm.Normal("f", 0, 1, shape=2, transform=ordered)
+        pm.Gamma("g", 1, 2, shape=2, transform=ordered)
+        pm.Gamma("h", 1, 2, default_transform=None)
+    pmm.show(model)
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:]] == told
+
+
 def test_distributions_have_the_names_that_pymc_declares_them_by(capsys):
     with pm.Model() as model:
         pm.InverseGamma("a", 2.0, 1.0)
