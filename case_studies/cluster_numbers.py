@@ -25,13 +25,13 @@ class Choice:
     n_clusters : dict of str to int
         The number for each type of objects.
     found : DataTree
-        From `pm_match.find_matching`.
+        From `pm_match.find_matching`, with three times as many starts.
     table : DataFrame
         A row for each model that was tried, in that order: the numbers by type, and the `score` of
         its best search.
     searches : Dataset
-        What every search of every model found: labels and relevance (search, objects), the `score`
-        (search,), and the rest of group `starts`.
+        What `starts` searches of every model found: labels and relevance (search, objects), the
+        `score` (search,), and the rest of group `starts`.
     """
 
     n_clusters: dict[str, int]
@@ -119,6 +119,9 @@ def choose(
 ) -> Choice:
     """Search with all combinations of numbers; take those with the highest score.
 
+    With these are three times as many searches, as with few the best ones may all be wrong. The
+    best `starts` of them count, so that of no model there are more than of the others.
+
     Parameters
     ----------
     declare : callable
@@ -146,19 +149,22 @@ def choose(
                 f"candidates: expected positive numbers of clusters of {t!r}; "
                 f"found {list(candidates[t])}"
             )
-    tried: list[tuple[dict[str, int], xr.DataTree]] = []
-    searches: list[xr.Dataset] = []
-    for chosen in product(*grid.values()):
-        numbers = dict(zip(grid, chosen, strict=True))
+    combinations = [dict(zip(grid, each, strict=True)) for each in product(*grid.values())]
+
+    def search(numbers: dict[str, int], n_starts: int) -> tuple[xr.DataTree, xr.Dataset]:
         found = pmm.find_matching(
-            declare(numbers), starts=starts, random_seed=random_seed, progressbar=False
+            declare(numbers), starts=n_starts, random_seed=random_seed, progressbar=False
         )
-        all_starts = found["starts"].to_dataset().drop_dims("other_start").drop_vars("start")
-        tried.append((numbers, found))
-        searches.append(all_starts.assign(score=("start", score(all_starts, numbers))))
-    scores = [float(each["score"].max()) for each in searches]
-    numbers, found = tried[int(np.argmax(scores))]
-    table = pd.DataFrame(
-        [own | {"score": best} for (own, _), best in zip(tried, scores, strict=True)]
+        ends = found["starts"].to_dataset().drop_dims("other_start").drop_vars("start")
+        return found, ends.assign(score=("start", score(ends, numbers)))
+
+    searches = [search(numbers, starts)[1] for numbers in combinations]
+    best = int(np.argmax([own["score"].max() for own in searches]))
+    # With the same seed, the first of them are those that there were.
+    found, ends = search(combinations[best], 3 * starts)
+    kept = np.argsort(-ends["score"].to_numpy(), kind="stable")[:starts]
+    searches[best] = ends.isel(start=kept)
+    table = pd.DataFrame(combinations).assign(score=[float(own["score"].max()) for own in searches])
+    return Choice(
+        combinations[best], found, table, xr.concat(searches, "start").rename(start="search")
     )
-    return Choice(numbers, found, table, xr.concat(searches, "start").rename(start="search"))

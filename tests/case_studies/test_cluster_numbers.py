@@ -42,22 +42,26 @@ def test_the_score_counts_partitions_not_names():
         score(starts, {"tree": 2})
 
 
-def test_the_best_search_chooses(monkeypatch):
-    log_joint = {2: [1.0, 5.0], 3: [4.0, 0.0]}
+def test_the_best_search_chooses_and_is_searched_on(monkeypatch):
+    """Twos are better by two searches of each; threes would be, by six."""
+    log_joint = {2: [1.0, 5.0, 2.0, 6.0, 0.0, 3.0], 3: [4.0, 0.0, 9.0, 9.0, 9.0, 9.0]}
 
-    def searched(numbers, **_):
-        starts = {
-            "log_joint": ("start", log_joint[numbers["word"]]),
-            "cluster_a_word": (("start", "object"), [[0, 0], [0, 0]]),
-            "agreement": (("start", "other_start"), np.eye(2)),
+    def searched(numbers, *, starts, random_seed, **_):
+        assert random_seed == 7
+        ends = {
+            "log_joint": ("start", log_joint[numbers["word"]][:starts]),
+            "cluster_a_word": (("start", "object"), [[0, 0]] * starts),
+            "agreement": (("start", "other_start"), np.eye(starts)),
         }
-        return xr.DataTree.from_dict({"starts": xr.Dataset(starts, coords={"start": [0, 1]})})
+        coords = {"start": np.arange(starts)}
+        return xr.DataTree.from_dict({"starts": xr.Dataset(ends, coords=coords)})
 
     monkeypatch.setattr(pmm, "find_matching", searched)
-    choice = choose(lambda numbers: numbers, {"word": [3, 2]})
-    expected = np.array([1.0, 5.0, 4.0, 0.0]) + np.log([2.0, 2.0, 3.0, 3.0])
+    choice = choose(lambda numbers: numbers, {"word": [3, 2]}, starts=2, random_seed=7)
+    # The two best of six, and both of the others.
+    expected = np.array([6.0, 5.0, 4.0, 0.0]) + np.log([2.0, 2.0, 3.0, 3.0])
     np.testing.assert_allclose(choice.searches["score"], expected)
-    np.testing.assert_allclose(choice.table["score"], expected[1:3])
+    np.testing.assert_allclose(choice.table["score"], expected[[0, 2]])
     assert choice.table["word"].tolist() == [2, 3]
     assert choice.n_clusters == {"word": 2}
     assert choice.found["starts"]["log_joint"].to_numpy().tolist() == log_joint[2]
