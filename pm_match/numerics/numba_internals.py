@@ -62,7 +62,6 @@ RELIED_ON = (
     "numba.core.codegen:JITCodeLibrary._get_module_for_linking",
     "numba.core.codegen:JITCodeLibrary._optimize_final_module",
     "numba.core.codegen:JITCodeLibrary._optimize_functions",
-    "numba.core.codegen:JITCodeLibrary.add_ir_module",
     "numba.core.codegen:JITCodeLibrary.codegen",
     "numba.core.codegen:JITCodeLibrary.enable_object_caching",
     "numba.core.codegen:JITCodeLibrary.get_pointer_to_function",
