@@ -50,8 +50,9 @@ def rename_two(renamed, first, second):
 def swap_labels(rng, a, b, counts, named, renamed, n_proposals):
     """Propose `n_proposals` swaps; update `counts` and `renamed` (old label -> new) in place.
 
-    Labels that are `named` (T,), by objects whose label is known, are not swapped. If there are two
-    labels, the proposals would undo one another: there is one, or none.
+    Labels that are `named` (T,), by objects whose label is known, are not swapped. Of several
+    proposals one is left out at random: if all are accepted, as where weights are alike, an even
+    number of them would never make what an odd number makes.
 
     Return `accepted`, `proposed`: swaps of two empty clusters change nothing and are not counted.
     """
@@ -60,8 +61,8 @@ def swap_labels(rng, a, b, counts, named, renamed, n_proposals):
     proposed = 0
     if n_labels < 2:
         return accepted, proposed
-    if n_labels == 2:
-        n_proposals = int(2.0 * rng.random())
+    if n_proposals > 1:
+        n_proposals -= int(2.0 * rng.random())
     for _ in range(n_proposals):
         first = int(rng.random() * n_labels)
         second = int(rng.random() * (n_labels - 1))

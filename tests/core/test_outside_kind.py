@@ -194,11 +194,13 @@ def test_what_a_kind_lacks_is_named(case, page, tmp_path):
 
 
 @pytest.mark.usefixtures("page")
-def test_two_clusters_exchange_their_labels():
-    """Clusters as large as one another, with weights that are alike: every swap is accepted."""
+@pytest.mark.parametrize("n_clusters", [2, 4])
+def test_clusters_whose_weights_are_alike_exchange_their_labels(n_clusters):
+    """Clusters far apart, of one object each: every swap is accepted, an even number or not."""
     with pm.Model() as model:
-        weights = pm.Dirichlet("weights", np.full(2, 3.0))
-        rates = pm.Gamma("rates", 1.5, 0.5, shape=(2, 1))
-        cluster = pm.Categorical("cluster", p=weights, shape=4)
-        pm.Poisson("x", rates[cluster], observed=np.array([[0], [0], [12], [12]]))
-    testing.check_law(model, n_sweeps=20_000)
+        weights = pm.Dirichlet("weights", np.full(n_clusters, 3.0))
+        rates = pm.Gamma("rates", 1.5, 0.05, shape=(n_clusters, 1))
+        cluster = pm.Categorical("cluster", p=weights, shape=n_clusters)
+        observed = np.array([[0], [40], [200], [600]])[:n_clusters]
+        pm.Poisson("x", rates[cluster], observed=observed)
+    testing.check_law(model, seed=1, n_sweeps=20_000)

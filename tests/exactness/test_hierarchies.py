@@ -164,7 +164,8 @@ def test_sweeps_visit_assignments_as_often_as_they_are_probable(n_swaps):
     visits = np.zeros(len(states))
     n_sweeps = 50_000
     for _ in range(n_sweeps):
-        sweep(rng, state, n_swaps)
+        _, _, proposed = sweep(rng, state, n_swaps)
+        assert proposed == n_swaps
         found = (state.z, state.w[0], state.w[1, seen])
         visits[of_state[tuple(tuple(own.tolist()) for own in found)]] += 1
     visits /= n_sweeps
