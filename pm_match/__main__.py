@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UnservedModelError as error:  # links that contradict each other
         parser.exit(2, f"pm_match: error: {as_options(str(error))}\n")
     except KeyboardInterrupt as error:
-        parser.exit(130, f"pm_match: interrupted: {error}\n")
+        parser.exit(130, f"pm_match: interrupted: {str(error) or 'there are no draws yet'}\n")
     settings = {"random_seed": options.seed}
     if not options.search_only:
         settings |= {name: getattr(options, name) for name in ("draws", "tune", "chains")}

@@ -58,6 +58,8 @@ MODELS = (*_NUMERIC, "mixture", "relational_clusters")
 _MOST_VARIABLES, _COMPONENTS = 200, 10
 # Clusters that there may be beside the known classes.
 _MORE = 4
+# With either of two models that searches choose from.
+_SEARCHES = 2
 # Fewer names in two columns are categories rather than the ends of edges.
 _LEAST_NODES = 10
 # Options that only networks have.
@@ -276,23 +278,26 @@ class PreparedData:
             or not may_be_correlated(self.data, self.uses(), self.options.get("shared"))
         ):
             return self
-        with warnings.catch_warnings():
-            # Nothing is told of these searches but which is better.
-            warnings.simplefilter("ignore")
-            apart, together = (
-                find_matching(
+        best: list[float] = []
+        for correlated in (False, True):
+            with warnings.catch_warnings():
+                # Nothing is told of these searches but which is better.
+                warnings.simplefilter("ignore")
+                found = find_matching(
                     self.declare(correlated=correlated),
-                    starts=2,
+                    starts=_SEARCHES,
                     random_seed=random_seed,
                     progressbar=progressbar,
                     **where,
-                )["starts"]["log_joint"].max()
-                for correlated in (False, True)
-            )
-        better = bool(together > apart)
+                )["starts"]["log_joint"]
+            if len(found) < _SEARCHES:
+                raise KeyboardInterrupt  # which `find_matching` answers with what it has
+            best.append(float(found.max()))
+        apart, together = best
+        better = together > apart
         said = (
             f"Numbers are {'correlated' if better else 'independent'} within clusters: the log "
-            f"joint of a search is {abs(float(together - apart)):,.0f} higher so "
+            f"joint of a search is {abs(together - apart):,.1f} higher so "
             f"(correlated={better})."
         )
         options = {**self.options, "correlated": better}

@@ -814,6 +814,16 @@ def test_nothing_is_written_but_where_it_is_said(tmp_path, files, monkeypatch, c
     assert clusters.read_text() == before
 
 
+def test_interrupted_in_a_search_it_says_so(files, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "find_matching", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        cli.main([*map(str, files), "--search-only"])
+    assert "pm_match: interrupted: there are no draws yet\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("after", [12, 3])
 def test_interrupted_it_reports_what_it_has(tmp_path, files, monkeypatch, capsys, after):
     pytest.importorskip("h5netcdf")

@@ -1,5 +1,6 @@
 """What is used of the data, what is not, and which model they get."""
 
+import importlib
 import re
 import warnings
 
@@ -93,13 +94,31 @@ def test_searches_settle_whether_numbers_go_together():
         assert found.options == {"correlated": together}
         words = "correlated" if together else "independent"
         assert re.fullmatch(
-            rf"Numbers are {words} within clusters: the log joint of a search is \d+ higher so "
+            rf"Numbers are {words} within clusters: the log joint of a search is \d+\.\d higher so "
             rf"\(correlated={together}\)\.",
             found.words()[-1],
         )
         assert ("precision_cholesky" in str(found.declare().value_vars)) == together
     matched = pmm.match(tables, search_only=True, **quiet)
     assert matched.prepared.options == {"correlated": True}
+
+
+def test_interrupted_nothing_is_settled(monkeypatch):
+    own = importlib.import_module("pm_match.starts")
+    searched, calls = own.searched, []
+
+    def stopped(*args):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return searched(*args)
+
+    monkeypatch.setattr(own, "searched", stopped)
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["u", "v"])
+    found = pmm.prepare({"a": x, "b": x + 0.1})
+    with pytest.raises(KeyboardInterrupt):
+        found.settled(0, progressbar=False, cores=1)
+    assert len(calls) == 2
 
 
 def test_nothing_is_left_to_settle():
