@@ -151,7 +151,8 @@ def _values_of_labels(
     """Draw values of discrete variables for every point.
 
     Every object has every label once, relevant and irrelevant; or if that were too much to look at,
-    every assignment has. Then labels are the digits of objects' numbers, which tell them apart.
+    every assignment has. Then labels are the digits of objects' numbers, which tell them apart; of
+    millions of numbers, only the first ones, or none.
     """
     shapes = {rv: context.shapes[rv.name] for rv in labels}
     sizes = {rv: max(int(np.prod(shape)), 1) for rv, shape in shapes.items()}

@@ -1,6 +1,7 @@
 import gzip
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from scipy import sparse
 import pm_match
 from pm_match import __main__ as cli
 from pm_match import datasets
-from pm_match.cli.arguments import arguments_of, make_parser
+from pm_match.cli.arguments import arguments_of, as_options, make_parser
 from pm_match.front.files import read_table_file
 from pm_match.front.new_objects import as_the_model_takes_them
 from pm_match.front.prepare import prepare
@@ -812,6 +813,28 @@ def test_nothing_is_written_but_where_it_is_said(tmp_path, files, monkeypatch, c
     assert clusters.read_text() == "mine"
     assert cli.main([*argv, "--out", "there", "--force"]) == 0
     assert clusters.read_text() == before
+
+
+def test_what_searches_choose_is_said_and_done(tmp_path, monkeypatch, capsys):
+    """Numbers go together: of two kinds, of any size, that differ in shape."""
+    rng, argv, models = np.random.default_rng(0), ["--search-only", "--seed", "1"], []
+    for name in ("left.csv", "right.csv"):
+        size, kind = 3.0 * rng.normal(size=40), rng.integers(2, size=40)
+        x = np.column_stack([size, size + 2.0 * kind]) + 0.3 * rng.normal(size=(40, 2))
+        pd.DataFrame(x, columns=["u", "v"]).to_csv(tmp_path / name, index=False)
+        argv.append(str(tmp_path / name))
+    search = cli.find_matching
+    monkeypatch.setattr(
+        cli, "find_matching", lambda model, **own: models.append(model) or search(model, **own)
+    )
+    assert cli.main(argv) == 0
+    assert re.search(
+        r"The model is mixture\.\nNumbers are correlated within clusters: the log joint of a "
+        r"search is [\d.]+ higher so \(--correlated\)\.\n",
+        capsys.readouterr().out,
+    )
+    assert "numbers" in models[0].coords
+    assert as_options("(correlated=False)") == "(--no-correlated)"
 
 
 def test_interrupted_in_a_search_it_says_so(files, monkeypatch, capsys):

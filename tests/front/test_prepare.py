@@ -58,22 +58,24 @@ def test_whole_numbers_that_vary_less_than_counts_are_codes():
 
     def ratings(n):
         own = {"rating": rng.integers(1, 6, n), "age": rng.integers(15, 26, n)}
+        own["made"] = np.resize([2, 2, 2, 4, 4, 6, 6, 6], n)  # of variance 3 and mean 4
         return pd.DataFrame(own | {"sold": rng.poisson(4, n), "few": rng.poisson(0.2, n)})
 
     tables = {"a": ratings(300), "b": ratings(30)}
     tables["b"].loc[2, "rating"] = np.nan
     found = pmm.prepare(tables)
-    uses = {"rating": "category", "age": "number", "sold": "count", "few": "count"}
+    uses = {"rating": "category", "age": "number"} | dict.fromkeys(["made", "sold", "few"], "count")
     assert found.uses() == uses
     assert found.columns["b"]["rating"].note == "1 missing; varies less than counts do"
     assert "age (number: varies less than counts do)" in str(found)
     ratings_of_b = tables["b"]["rating"].dropna().astype(int)
     assert found.data["b"]["rating"].dropna().tolist() == ratings_of_b.tolist()
-    assert [*found.declare().coords["category_rating"]] == [1, 2, 3, 4, 5]
+    assert str([*found.declare().coords["category_rating"]]) == "[1, 2, 3, 4, 5]"
     # what is told stays, few rows tell nothing, and models of numbers take numbers
     told = {"rating": "count", "age": "count"}
     assert pmm.prepare(tables, columns=told).uses() == uses | told
-    assert pmm.prepare({name: own[:9] for name, own in tables.items()}).uses()["rating"] == "count"
+    few = {name: own[:9].assign(rating=np.resize([3, 4], 9)) for name, own in tables.items()}
+    assert pmm.prepare(few).uses()["rating"] == "count"
     assert "rating" in pmm.prepare(tables, model="table_clusters").numeric()["a"]
 
 
@@ -133,6 +135,7 @@ def test_nothing_is_left_to_settle():
         (tables, {"correlated": False}),
         (tables, {"power": 0.5}),
         (tables, {"model": "table_clusters"}),
+        (tables, {"shared": []}),
         (one, {}),
         (few, {}),
         (hole, {}),
