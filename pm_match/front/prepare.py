@@ -296,8 +296,8 @@ class PreparedData:
         apart, together = best
         better = together > apart
         said = (
-            f"Numbers are {'correlated' if better else 'independent'} within clusters: the log "
-            f"joint of a search is {abs(together - apart):,.1f} higher so "
+            f"Numbers {'have one covariance' if better else 'are independent'} within clusters: "
+            f"the log joint of a search is {abs(together - apart):,.1f} higher so "
             f"(correlated={better})."
         )
         options = {**self.options, "correlated": better}

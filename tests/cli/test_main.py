@@ -829,7 +829,7 @@ def test_what_searches_choose_is_said_and_done(tmp_path, monkeypatch, capsys):
     )
     assert cli.main(argv) == 0
     assert re.search(
-        r"The model is mixture\.\nNumbers are correlated within clusters: the log joint of a "
+        r"The model is mixture\.\nNumbers have one covariance within clusters: the log joint of a "
         r"search is [\d.]+ higher so \(--correlated\)\.\n",
         capsys.readouterr().out,
     )

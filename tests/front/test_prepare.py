@@ -94,9 +94,9 @@ def test_searches_settle_whether_numbers_go_together():
     for own, together in ((tables, True), (alone, False)):
         found = pmm.prepare(own).settled(**quiet)
         assert found.options == {"correlated": together}
-        words = "correlated" if together else "independent"
+        words = "have one covariance" if together else "are independent"
         assert re.fullmatch(
-            rf"Numbers are {words} within clusters: the log joint of a search is \d+\.\d higher so "
+            rf"Numbers {words} within clusters: the log joint of a search is \d+\.\d higher so "
             rf"\(correlated={together}\)\.",
             found.words()[-1],
         )
