@@ -86,11 +86,11 @@ class MatchResult:
     >>> tables = {"north": north, "south": south}
     >>> result = pmm.match(tables, id="sku", draws=50, tune=50, random_seed=1, progressbar=False)
     >>> result.matches("north", "south", top=1)
-      object partner  probability  chance
-    0     n1      s3        0.685    0.35
-    1     n2      s1        0.790    0.35
-    2     n3      s2        0.640    0.35
-    3     n4      s1        0.760    0.35
+      object partner  probability    chance
+    0     n1      s3        0.755  0.376667
+    1     n2      s1        0.770  0.376667
+    2     n3      s2        0.745  0.376667
+    3     n4      s1        0.715  0.376667
     """
 
     def __init__(
