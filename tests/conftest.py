@@ -1,8 +1,10 @@
 import gc
+from itertools import count
 
 import pytensor
 import pytest
 
+from pm_match import starts
 from pm_match.numerics import ahead
 from pm_match.reading import kinds
 
@@ -48,6 +50,24 @@ def only_collapsed(monkeypatch):
     monkeypatch.undo()
     for reset in kinds._RESETS:
         reset()
+
+
+@pytest.fixture
+def interrupted_at(monkeypatch):
+    """Give what interrupts the search with a number, counted from 1; it returns the count."""
+
+    def interrupt(number):
+        searched, numbers = starts.searched, count(1)
+
+        def stopped(*args):
+            if next(numbers) == number:
+                raise KeyboardInterrupt
+            return searched(*args)
+
+        monkeypatch.setattr(starts, "searched", stopped)
+        return numbers
+
+    return interrupt
 
 
 def pytest_collection_finish():

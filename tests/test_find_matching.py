@@ -1,6 +1,5 @@
 """`pmm.find_matching`, and chains that start where searches end."""
 
-import importlib
 import warnings
 
 import numpy as np
@@ -255,23 +254,14 @@ def test_searched_chains_do_not_depend_on_processes(model):
         np.testing.assert_array_equal(one["posterior"][name], two["posterior"][name])
 
 
-def test_interrupted_it_returns_the_best_of_what_is_finished(model, monkeypatch):
-    own = importlib.import_module("pm_match.starts")
-    searched, calls = own.searched, []
-
-    def stopped(*args):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return searched(*args)
-
+def test_interrupted_it_returns_the_best_of_what_is_finished(model, interrupted_at):
     expected = found_by(model, starts=2, seed=4)
-    monkeypatch.setattr(own, "searched", stopped)
+    interrupted_at(3)
     with pytest.warns(UserWarning, match="interrupted: the best of 2 finished starts, of 5"):
         found = pmm.find_matching(model, starts=5, random_seed=4, progressbar=False, cores=1)
     assert found["starts"].sizes["start"] == 2
     for name, value in expected["posterior"].data_vars.items():
         np.testing.assert_array_equal(found["posterior"][name], value)
-    calls[:] = [1, 1]
+    interrupted_at(1)
     with pytest.raises(KeyboardInterrupt):
         pmm.find_matching(model, starts=5, random_seed=4, progressbar=False, cores=1)

@@ -1,6 +1,5 @@
 """What is used of the data, what is not, and which model they get."""
 
-import importlib
 import re
 import warnings
 
@@ -105,22 +104,13 @@ def test_searches_settle_whether_numbers_go_together():
     assert matched.prepared.options == {"correlated": True}
 
 
-def test_interrupted_nothing_is_settled(monkeypatch):
-    own = importlib.import_module("pm_match.starts")
-    searched, calls = own.searched, []
-
-    def stopped(*args):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return searched(*args)
-
-    monkeypatch.setattr(own, "searched", stopped)
+def test_interrupted_nothing_is_settled(interrupted_at):
+    numbers = interrupted_at(2)
     x = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["u", "v"])
     found = pmm.prepare({"a": x, "b": x + 0.1})
     with pytest.raises(KeyboardInterrupt):
         found.settled(0, progressbar=False, cores=1)
-    assert len(calls) == 2
+    assert next(numbers) == 3
 
 
 def test_nothing_is_left_to_settle():
