@@ -277,8 +277,8 @@ def _add_sampling(group: Any) -> None:
     group.add_argument(
         "--best-chain",
         action="store_true",
-        help="report only the chain with the highest log joint, as the papers do (default: only if "
-        "chains disagree)",
+        help="report only the chain with the highest log joint, as the papers do (default: if "
+        "chains disagree, its clusters, and probabilities of all chains)",
     )
     group.add_argument("--cores", type=_at_least(1), help="chains run at a time (default: as PyMC)")
 

@@ -42,8 +42,10 @@ from pm_match.report.html_report import report
 class MatchResult:
     """What `match` found. Shown, it is a verdict in words.
 
-    If chains found different matchings, only the best chain is reported (`best_chain`), and
-    the verdict says so: an average over different matchings describes none of them.
+    If chains found different matchings, the clusters are those of the best chain (`best_chain`), as
+    an average over different matchings describes none of them. All probabilities are averages
+    over all chains, each counting alike: that of the best chain alone would be too sure. The
+    verdict says so.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class MatchResult:
     prepared : PreparedData
         What `prepare` made of the data.
     only_best : bool, default False
-        Whether to tell of the best chain alone even if chains found the same matching.
+        Whether to tell of the best chain alone, its probabilities too.
     settings : mapping, optional
         What draws were made with, such as the seed, for the report to tell.
     progressbar : bool, default True
@@ -65,14 +67,15 @@ class MatchResult:
     idata : DataTree
         All draws of all chains.
     kept : DataTree
-        The draws that are reported: all, or those of the best chain.
+        The draws that probabilities are of: all, or with `only_best` those of the best chain.
     model : pymc.Model
     prepared : PreparedData
         What of the data was used, and how; its `data` are what the model was made of.
     shown, shown_labels : DataTree, Dataset
         These draws, and `labels`, their variables called by the user's names of domains.
     labels : Dataset
-        The `partition_estimate` of the draws that are kept.
+        The `partition_estimate` of all draws; of the best chain's if chains found different
+        matchings, or with `only_best`. Its attribute ``chain`` is then that chain.
     diagnosis : Diagnosis
         What `diagnose` finds in all chains.
     objects : DataFrame
@@ -111,8 +114,12 @@ class MatchResult:
     def _summarise(self, only_best: bool) -> None:
         self.diagnosis = diagnose(titled(self.idata, self._titles()))
         groups = self.diagnosis.chains["group"]
-        self.kept = best_chain(self.idata) if only_best or groups.nunique() > 1 else self.idata
-        self.labels = partition_estimate(self.kept, progressbar=False)
+        # Clusters of different matchings have no average; probabilities that objects match have.
+        best = best_chain(self.idata) if only_best or groups.nunique() > 1 else self.idata
+        self.kept = best if only_best else self.idata
+        self.labels = partition_estimate(best, progressbar=False)
+        if best is not self.idata:
+            self.labels.attrs["chain"] = int(best["posterior"]["chain"].item())
         self.shown = titled(self.kept, self._titles())
         self.shown_labels = titled(self.labels, self._titles())
         self.objects = match_summary(self.shown, self.shown_labels).objects
@@ -402,7 +409,9 @@ class MatchResult:
 
     def verdict(self) -> list[str]:
         """Say what was found, how sure it is, and whether the chains agree, a line a sentence."""
-        return verdict(self.shown, self.objects, self.diagnosis)
+        return verdict(
+            self.shown, self.objects, self.diagnosis, chain=self.labels.attrs.get("chain")
+        )
 
     def __repr__(self) -> str:
         return "\n".join(

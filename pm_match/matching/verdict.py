@@ -17,16 +17,20 @@ def verdict(
     objects: pd.DataFrame,
     diagnosis: Diagnosis,
     *,
+    chain: int | None = None,
     group: str = "posterior",
     sample_dims: tuple = SAMPLE_DIMS,
 ) -> list[str]:
     """Say what was found, how sure it is, and whether the chains agree, a line a sentence.
 
     `idata`: the draws that are reported; `objects`: of their `match_summary`; `diagnosis`: of all
-    chains; those that are reported may be the best of them.
+    chains; those that are reported may be the best of them; `chain`: the one whose clusters are
+    reported, if those of one are.
     """
     sets = read_sets(idata, None, group, sample_dims)
     one_draw = sets[0].n_draws == 1
+    told = read_draws(idata, group)[sample_dims[0]].to_numpy()
+    averaged = chain is not None and len(told) > 1
     lines = []
     for draws in sets:
         of = "" if len(sets) == 1 else f"{set_title(draws.title)}: "
@@ -39,7 +43,7 @@ def verdict(
             lines.append(
                 f"{of}Most objects are in no cluster. Without relevance, every object is in one."
             )
-        elif not one_draw and chance_of(draws).uninformative:
+        elif not (one_draw or averaged) and chance_of(draws).uninformative:
             lines.append(
                 f"{of}The clusters hardly tell objects apart, so a match says little about a pair."
             )
@@ -48,8 +52,7 @@ def verdict(
                 f"{of}Draws often keep apart what is in one cluster here: "
                 "partition_estimate(loss='ari') divides more."
             )
-    told = read_draws(idata, group)[sample_dims[0]].to_numpy()
-    return [*lines, *_chains(diagnosis, told, one_draw)]
+    return [*lines, *_chains(diagnosis, told, one_draw, chain)]
 
 
 def _spans(sizes: pd.DataFrame, n_domains: int) -> str:
@@ -73,11 +76,17 @@ def _sure(own: pd.DataFrame, inside: pd.DataFrame, one_draw: bool) -> str:
     return said + (f", {irrelevant:,} in no cluster" if irrelevant else "")
 
 
-def _chains(diagnosis: Diagnosis, told, one_draw: bool) -> Iterator[str]:
+def _chains(diagnosis: Diagnosis, told, one_draw: bool, chain: int | None) -> Iterator[str]:
     groups = diagnosis.chains["group"]
     n, n_advice = len(groups), len(diagnosis.advice)
     if one_draw and n == 1:
         yield "This is the best matching found. Sample to see how sure it is."
+        return
+    if groups.nunique() > 1 and len(told) > 1 and chain is not None:
+        yield (
+            f"{_found(groups, chain)}. Probabilities are averages over all chains: where their "
+            "matchings differ, little is sure. A few links can tell."
+        )
         return
     if groups.nunique() > 1 and len(told) > 1:
         yield (
@@ -86,10 +95,8 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool) -> Iterator[str]:
         )
         return
     if groups.nunique() > 1:
-        alike = int((groups == groups[told[0]]).sum())
         yield (
-            f"The chains disagree: {alike} of {n} found the matching reported here, that of chain "
-            f"{told[0]}, which has the highest log joint. Its probabilities leave out the other "
+            f"{_found(groups, told[0])}. Its probabilities leave out the other "
             "matchings, which may be right too. A few links can tell."
         )
         return
@@ -100,6 +107,15 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool) -> Iterator[str]:
     if n_advice:
         said = "one remark" if n_advice == 1 else f"{n_advice} remarks"
         yield f"The diagnosis has {said} on the sampling. More draws may settle this."
+
+
+def _found(groups: pd.Series, chain: int) -> str:
+    """Say how many chains found what is reported, and which."""
+    alike = int((groups == groups[chain]).sum())
+    return (
+        f"The chains disagree: {alike} of {len(groups)} found the matching reported here, that of "
+        f"chain {chain}, which has the highest log joint"
+    )
 
 
 def _count(n: int, noun: str) -> str:

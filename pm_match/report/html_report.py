@@ -92,7 +92,8 @@ def report(
         what clusters are like, and a figure ordered by cluster, which tables of numbers have. Where
         they and the draws name objects, these are matched by name, in any order.
     labels : Dataset or mapping, optional
-        The partition to report. Default: `partition_estimate`'s.
+        The partition to report; its attribute ``chain``, if there is one, is the chain that it is
+        of. Default: `partition_estimate`'s.
     image_of : callable, optional
         From a table of `data` to its rows as images (N, height, width), such as `datasets.images`:
         then each cluster is shown by examples, the surest of its objects in every domain.
@@ -154,7 +155,8 @@ def report(
         labels = partition_estimate(idata, progressbar=progressbar, **options)
     else:
         given = [draws.split(given_labels(labels, draws)) for draws in sets]
-        labels = xr.Dataset({name: part for own in given for name, part in own.items()})
+        parts = {name: part for own in given for name, part in own.items()}
+        labels = xr.Dataset(parts, attrs=getattr(labels, "attrs", {}))
     titles = dict(titles or {})
     if data is not None:
         titles = {known_as(name, labels): str(name) for name in data} | titles
@@ -231,7 +233,8 @@ class _Page:
         """Give the sections of the page, from what matters most to what is looked up."""
         idata, labels, options = self.idata, self.labels, self.options
         found = diagnose(idata, labels, **options) if diagnosis is None else diagnosis
-        said = map(escape, verdict(idata, self.objects, found, **options))
+        chain = labels.attrs.get("chain")
+        said = map(escape, verdict(idata, self.objects, found, chain=chain, **options))
         yield f'<div class="verdict">{_list(said)}</div>'
         yield _list(self._in_short())
         yield _FINDER
