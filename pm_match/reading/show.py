@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pymc.distributions import transforms
+from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.model.core import Model, modelcontext
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type_other import NoneTypeT, SliceType
 from pytensor.tensor.variable import TensorVariable
@@ -35,28 +38,49 @@ _DISTRIBUTIONS = {
     "WeibullBeta": "Weibull",
 }
 # Names of parameters, in the order of the random variable's inputs; "/" is given as its inverse,
-# and "-" not at all.
+# "+" as what is more than the one before, and "-" not at all.
 _PARAMETERS = {
+    "AR": "rho sigma init_dist -",
     "AsymmetricLaplace": "b kappa mu",
     "Bernoulli": "p",
     "Beta": "alpha beta",
     "BetaBinomial": "n alpha beta",
+    "Binomial": "n p",
+    "CAR": "mu W alpha tau -",
     "Categorical": "p",
     "Dirichlet": "a",
+    "ExGaussian": "mu sigma nu",
     "Exponential": "/lam",
+    "GARCH11": "omega alpha_1 beta_1 initial_vol - -",
     "Gamma": "alpha /beta",
     "HalfNormal": "- sigma",
+    "HalfStudentT": "nu sigma",
+    "HyperGeometric": "k +N n",
+    "ICAR": "W sigma zero_sum_stdev",
+    "Interpolated": "x_points pdf_points -",
+    "LKJCholeskyCov": "n eta sd_dist",
     "LogNormal": "mu sigma",
+    "LogitNormal": "mu sigma",
+    "MatrixNormal": "mu rowchol colchol",
     "MvNormal": "mu cov",
+    "MvStudentT": "nu mu scale",
     "NegativeBinomial": "n p",
     "Normal": "mu sigma",
     "Poisson": "mu",
+    "RandomWalk": "init_dist innovation_dist -",
+    "Rice": "b sigma",
+    "SkewNormal": "mu sigma alpha",
+    "SkewStudentT": "a b mu sigma",
     "StickBreakingWeights": "alpha K",
     "StudentT": "nu mu sigma",
     "Triangular": "lower c upper",
+    "TruncatedNormal": "mu sigma lower upper",
     "Wald": "mu lam alpha",
     "Wishart": "nu V",
+    "ZeroSumNormal": "sigma -",
 }
+# What these call a precision.
+_PRECISION = dict.fromkeys(("HalfStudentT", "SkewStudentT", "StudentT"), "lam")
 
 
 def show(model: Model | None = None) -> None:
@@ -114,30 +138,74 @@ def _dims(dims: Any) -> str:
 
 
 def _variable(variable: TensorVariable, model: Model, more: list[str]) -> str:
-    op = variable.owner.op
-    name = type(op).__name__.removesuffix("RV")
+    name, told = _distribution(variable, model)
+    return f"{name}({', '.join([f'"{variable.name}"', *told, *more])})"
+
+
+def _distribution(variable: TensorVariable, model: Model) -> tuple[str, list[str]]:
+    """Name a distribution as PyMC does, or this package, and tell its parameters."""
+    node = variable.owner
+    op = node.op
+    name = type(op).__name__.removesuffix("RV").removeprefix("_")
     name = _DISTRIBUTIONS.get(name, name)
-    room = "pm" if hasattr(pm, name) else "pmm"
     try:
-        given = op.dist_params(variable.owner)
+        given = op.dist_params(node)
     except Exception:  # of symbolic variables without a signature
-        given = [
-            own for own in variable.owner.inputs if not isinstance(own.type, RandomType | NoneTypeT)
-        ]
+        given = [own for own in node.inputs if not isinstance(own.type, RandomType | NoneTypeT)]
+    if name in ("Mixture", "Hurdle"):
+        return _mixture(name, *given, model=model)
+    if name == "Truncated":
+        lower, upper = (_expression(own, model) for own in node.inputs[-2:])
+        return "pm.Truncated", [_expression(_base(variable), model), lower, upper]
     names = _PARAMETERS.get(name, "").split()
-    told = []
+    told: list[str] = []
     for number, own in enumerate(given):
         label = names[number] if len(names) == len(given) else ""
         if label == "-":
             continue
-        inverse = label.startswith("/")
+        inverse, more = label.startswith("/"), label.startswith("+")
+        label = label.lstrip("/+")
         if label == "sigma" and (precision := _precision(own)) is not None:
-            label, own = "tau", precision
+            label, own = _PRECISION.get(name, "tau"), precision
         if name == "Wishart" and own.owner is not None and _name(own.owner.op) == "Cholesky":
             own = own.owner.inputs[0]
         text = _expression(own, model, inverse=inverse)
-        told.append(f"{label.removeprefix('/')}={text}" if label else text)
-    return f"{room}.{name}({', '.join([f'"{variable.name}"', *told, *more])})"
+        if more:
+            text = f"({told[-1].partition('=')[2]} + {text})"
+        told.append(f"{label}={text}" if label else text)
+    return f"{'pm' if hasattr(pm, name) else 'pmm'}.{name}", told
+
+
+def _mixture(
+    name: str, weights: Any, *parts: TensorVariable, model: Model
+) -> tuple[str, list[str]]:
+    """Tell a mixture; one with zeros as the distribution that is inflated by them, or a hurdle."""
+    joined = weights.owner is not None and _name(weights.owner.op) in ("MakeVector", "Join")
+    if joined and len(parts) == 2 and _is_zero(parts[0]):
+        of = _base(parts[1]) if name == "Hurdle" else parts[1]
+        own, told = _distribution(of, model)
+        whole = f"{'Hurdle' if name == 'Hurdle' else 'ZeroInflated'}{own.partition('.')[2]}"
+        if hasattr(pm, whole):
+            return f"pm.{whole}", [f"psi={_expression(weights.owner.inputs[-1], model)}", *told]
+    listed = ", ".join(_expression(own, model) for own in parts)
+    listed = listed if len(parts) == 1 else f"[{listed}]"
+    return f"pm.{name}", [f"w={_expression(weights, model)}", f"comp_dists={listed}"]
+
+
+def _is_zero(variable: TensorVariable) -> bool:
+    """Whether a variable is 0 with certainty."""
+    if _name(variable.owner.op) != "DiracDeltaRV":
+        return False
+    value = _constant(variable.owner.inputs[-1])
+    return value is not None and not value.any()
+
+
+def _base(variable: TensorVariable) -> TensorVariable:
+    """Give what a variable is truncated from; one that is not truncated as it is."""
+    node = variable.owner
+    if not hasattr(node.op, "base_rv_op"):
+        return variable
+    return node.op.base_rv_op.make_node(*node.inputs[:-2]).default_output()
 
 
 def _transform(variable: TensorVariable, model: Model) -> list[str]:
@@ -178,7 +246,12 @@ def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = 
     if variable.owner is None:
         return str(variable.name or "…")
     op, inputs = variable.owner.op, variable.owner.inputs
+    if isinstance(op, RandomVariable | SymbolicRandomVariable):
+        name, told = _distribution(variable, model)
+        return f"{name}.dist({', '.join(told)})"
     name = _name(op)
+    if isinstance(op, DimShuffle) and op.is_transpose:
+        return f"{_expression(inputs[0], model)}.T"
     if name in _SILENT or name.startswith(("cast", "convert")):
         return _expression(inputs[0], model)
     if name == "second":  # a shape, and what has it
@@ -199,6 +272,8 @@ def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = 
 
 
 def _call(name: str, args: list[str]) -> str:
+    if name == "MakeVector":
+        return f"[{', '.join(args)}]"
     if name in _INFIX and len(args) == 1:  # of all entries
         return f"{'prod' if name == 'mul' else 'sum'}({args[0]})"
     if name in _INFIX:

@@ -69,6 +69,106 @@ def test_parameters_and_transforms_are_those_that_pymc_takes(capsys):
     assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:]] == told
 
 
+ONE = {
+    "AsymmetricLaplace": [{"b": 1.5, "kappa": 2.5, "mu": 0.5}],
+    "Bernoulli": [{"p": 0.25}, {"logit_p": 0.5}],
+    "Beta": [{"alpha": 2.5, "beta": 3.5}, {"mu": 0.25, "nu": 5.0}],
+    "BetaBinomial": [{"alpha": 2.5, "beta": 3.5, "n": 7}],
+    "Binomial": [{"n": 7, "p": 0.25}, {"n": 7, "logit_p": 0.5}],
+    "Cauchy": [{"alpha": 1.5, "beta": 2.5}],
+    "ChiSquared": [{"nu": 3.5}],
+    "DiracDelta": [{"c": 2.5}],
+    "DiscreteUniform": [{"lower": 2, "upper": 7}],
+    "DiscreteWeibull": [{"q": 0.25, "beta": 2.5}],
+    "ExGaussian": [{"mu": 0.5, "sigma": 1.5, "nu": 2.5}],
+    "Exponential": [{"lam": 2.5}, {"scale": 2.5}],
+    "Gamma": [{"alpha": 2.5, "beta": 3.5}, {"mu": 2.0, "sigma": 0.5}],
+    "Geometric": [{"p": 0.25}],
+    "Gumbel": [{"mu": 0.5, "beta": 2.5}],
+    "HalfCauchy": [{"beta": 2.5}],
+    "HalfNormal": [{"sigma": 2.5}, {"tau": 0.25}],
+    "HalfStudentT": [{"nu": 3.5, "sigma": 2.5}, {"nu": 3.5, "lam": 0.25}],
+    "HurdleGamma": [{"psi": 0.25, "alpha": 2.5, "beta": 3.5}],
+    "HurdleLogNormal": [{"psi": 0.25, "mu": 0.5, "sigma": 1.5}],
+    "HurdleNegativeBinomial": [{"psi": 0.25, "mu": 2.5, "alpha": 3.5}],
+    "HurdlePoisson": [{"psi": 0.25, "mu": 2.5}],
+    "HyperGeometric": [{"N": 20, "k": 8, "n": 5}],
+    "InverseGamma": [{"alpha": 2.5, "beta": 3.5}],
+    "Kumaraswamy": [{"a": 2.5, "b": 3.5}],
+    "Laplace": [{"mu": 0.5, "b": 2.5}],
+    "LogNormal": [{"mu": 0.5, "sigma": 1.5}, {"mu": 0.5, "tau": 0.25}],
+    "LogitNormal": [{"mu": 0.5, "sigma": 1.5}, {"mu": 0.5, "tau": 0.25}],
+    "Logistic": [{"mu": 0.5, "s": 2.5}],
+    "Moyal": [{"mu": 0.5, "sigma": 1.5}],
+    "NegativeBinomial": [{"mu": 2.5, "alpha": 3.5}, {"n": 5, "p": 0.25}],
+    "Normal": [{"mu": 0.5, "sigma": 1.5}, {"mu": 0.5, "tau": 0.25}],
+    "Pareto": [{"alpha": 2.5, "m": 3.5}],
+    "Poisson": [{"mu": 2.5}],
+    "Rice": [{"nu": 3.0, "sigma": 1.5}, {"b": 2.5, "sigma": 1.5}],
+    "SkewNormal": [{"mu": 0.5, "sigma": 1.5, "alpha": 2.5}],
+    "SkewStudentT": [{"a": 2.5, "b": 3.5, "mu": 0.5, "lam": 0.25}],
+    "StudentT": [{"nu": 3.5, "mu": 0.5, "sigma": 1.5}, {"nu": 3.5, "mu": 0.5, "lam": 0.25}],
+    "Triangular": [{"lower": 0.25, "c": 0.5, "upper": 0.75}],
+    "TruncatedNormal": [{"mu": 0.5, "tau": 0.25, "lower": -1.5}],
+    "Uniform": [{"lower": 0.25, "upper": 0.75}],
+    "VonMises": [{"mu": 0.5, "kappa": 2.5}],
+    "Wald": [{"mu": 0.5, "lam": 2.5, "alpha": 0.25}, {"lam": 0.5, "phi": 2.0}],
+    "Weibull": [{"alpha": 2.5, "beta": 3.5}],
+    "ZeroInflatedBinomial": [{"psi": 0.25, "n": 7, "p": 0.5}],
+    "ZeroInflatedNegativeBinomial": [{"psi": 0.25, "mu": 2.5, "alpha": 3.5}],
+    "ZeroInflatedPoisson": [{"psi": 0.25, "mu": 2.5}],
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_distributions_are_told_with_parameters_of_the_same_density(name, capsys):
+    with pm.Model() as model:
+        for number, parameters in enumerate(ONE[name]):
+            getattr(pm, name)(f"x{number}", **parameters)
+    pmm.show(model)
+    text = capsys.readouterr().out.replace("):\n", ") as again:\n", 1)
+    functions = {own: getattr(pt, own) for own in ("sigmoid", "log", "sign", "floor")}
+    scope = {"pm": pm, "inf": np.inf, **functions}
+    exec(text, scope)
+    draws = pm.draw(model.free_RVs, 5, random_seed=1)
+    for own, other, values in zip(
+        model.free_RVs, scope["again"].free_RVs, np.reshape(draws, (-1, 5)), strict=True
+    ):
+        expected = pm.logp(own, values).eval()
+        assert np.isfinite(expected).all()
+        np.testing.assert_allclose(pm.logp(other, values).eval(), expected, rtol=1e-6)
+
+
+def test_zeros_of_each_cluster_and_mixtures_are_told(capsys):
+    told = [
+        'w = pm.Dirichlet("w", a=array(2,))',
+        'p = pm.Beta("p", alpha=1, beta=2)',
+        'label = pm.Categorical("label", p=w)',
+        'a = pm.ZeroInflatedPoisson("a", psi=p[label], mu=p[label])',
+        'b = pm.Mixture("b", w=w, comp_dists=[pm.DiracDelta.dist(0), pm.Poisson.dist(mu=2)])',
+        'c = pm.Mixture("c", w=[p[…], p[…]], comp_dists=[pm.DiracDelta.dist(1), '
+        "pm.Poisson.dist(mu=2)])",
+        'd = pm.Truncated("d", pm.Gamma.dist(alpha=1, beta=p[…]), 0.5, inf)',
+        'e = pm.Censored("e", pm.StudentT.dist(nu=3, mu=0, sigma=1), 0, 1)',
+        'g = pm.Data("g", …)',
+        'f = pm.Deterministic("f", (g @ g.T))',
+    ]
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", [1.0, 1.0])
+        p = pm.Beta("p", 1.0, 2.0, shape=2)
+        label = pm.Categorical("label", w, shape=3)
+        pm.ZeroInflatedPoisson("a", p[label], p[label])
+        parts = [pm.DiracDelta.dist(0), pm.Poisson.dist(2.0)]
+        pm.Mixture("b", w, parts)
+        pm.Mixture("c", pt.stack([p[0], p[1]]), [pm.DiracDelta.dist(1), parts[1]])
+        pm.Truncated("d", pm.Gamma.dist(1.0, p[0]), lower=0.5)
+        pm.Censored("e", pm.StudentT.dist(3.0), lower=0.0, upper=1.0)
+        g = pm.Data("g", np.ones((2, 2)))
+        pm.Deterministic("f", g @ g.T)
+    pmm.show(model)
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:]] == told
+
+
 def test_distributions_have_the_names_that_pymc_declares_them_by(capsys):
     with pm.Model() as model:
         pm.InverseGamma("a", 2.0, 1.0)
