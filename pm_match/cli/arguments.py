@@ -28,7 +28,8 @@ _SPELLED = (
     (r"model='relational_clusters'", "--edges"),
     (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
     (r"self_loops=True", "--self-loops"),
-    (r"^(\w+: no) option '(power|correlated)'.*", r"\1 --\2"),
+    (r"^(\w+: no) option 'power'.*", r"\1 --power"),
+    (r"^(\w+: no) option 'correlated'.*", r"\1 --correlated or --no-correlated"),
     (r"(symmetric|force|correlated)=True", r"--\1"),
     (r"correlated=False", "--no-correlated"),
     # All files have the same --id.

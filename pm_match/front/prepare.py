@@ -447,7 +447,8 @@ def prepare(
         Whether columns of numbers are brought to mean 0 and variance 1, for models of such columns
         alone.
     **options
-        Of the model; those that only networks have say that data are networks.
+        Of the model; those that only networks have say that data are networks. ``correlated=None``
+        leaves that of a `mixture` to `PreparedData.settled`, as no `correlated` does.
 
     Returns
     -------
@@ -476,6 +477,8 @@ def prepare(
     >>> model = prepared.declare()
     """
     check_spelling(prepare, options)
+    if options.get("correlated") is None:
+        options.pop("correlated", None)
     if model is not None:
         check_option("model", model, MODELS)
     if isinstance(columns, str):

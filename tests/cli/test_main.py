@@ -155,8 +155,9 @@ def test_numbers_can_be_correlated(files, capsys):
     apart = prepared(*files, "--model", "mixture", "--no-correlated")
     assert apart.options == {"correlated": False}
     assert prepared(*files, "--model", "mixture", "--correlated").options == {"correlated": True}
-    said = refused(capsys, *files, "--model", "normal_clusters", "--correlated")
-    assert "error: normal_clusters: no --correlated\n" in said
+    for own in ("--correlated", "--no-correlated"):
+        said = refused(capsys, *files, "--model", "normal_clusters", own)
+        assert "error: normal_clusters: no --correlated or --no-correlated\n" in said
     both = refused(capsys, *files, "--model", "mixture", "--correlated", "--power", ".5")
     assert "error: --power: expected 1 for correlated columns; found 0.5\n" in both
     ignored = ["--ignore", "v,w,x", "--correlated", "--model", "mixture"]

@@ -132,7 +132,10 @@ def test_nothing_is_left_to_settle():
     ):
         found = pmm.prepare(data, **told)
         assert found.settled() is found
-    assert "correlated" in pmm.prepare(tables).settled(0, progressbar=False).options
+    for told in ({}, {"correlated": None}):
+        found = pmm.prepare(tables, **told)
+        assert found.declare().free_RVs
+        assert "correlated" in found.settled(0, progressbar=False).options
 
 
 def test_whole_numbers_that_name_the_rows_of_a_file_are_numbers(tmp_path):
