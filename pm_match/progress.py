@@ -17,13 +17,14 @@ from rich.table import Column
 
 _log = logging.getLogger("pymc")
 _silent = ContextVar("silent", default=False)
+_purpose = ContextVar("purpose", default="")
 # What has been said in rows that are still shown.
 _said: ContextVar[dict[str, "_Row"] | None] = ContextVar("said", default=None)
 
 # Seconds that users wait without asking what goes on.
 PATIENCE = 1.0
-# What "Compiling (first use only)" takes: rows that follow each other are in line.
-_WIDTH = 26
+# What "Searching (independent numbers)" takes: rows that follow each other are in line.
+_WIDTH = 31
 
 
 class _Display:
@@ -114,6 +115,16 @@ def silent(asked: bool) -> Iterator[None]:
         _silent.reset(token)
 
 
+@contextmanager
+def searching_for(what: str) -> Iterator[None]:
+    """Say meanwhile what searches are for."""
+    token = _purpose.set(f" ({what})")
+    try:
+        yield
+    finally:
+        _purpose.reset(token)
+
+
 def say(what: str) -> None:
     """Say what is being done: in a row until `said` ends, else in a line."""
     rows = _said.get()
@@ -168,9 +179,10 @@ class SearchProgress:
     """
 
     def __init__(
-        self, total: int | None, shown: bool, after: float = 0.0, title: str = "Searching"
+        self, total: int | None, shown: bool, after: float = 0.0, title: str | None = None
     ):
-        self.total, self.shown, self.after, self.title = total, shown, after, title
+        self.total, self.shown, self.after = total, shown, after
+        self.title = title or f"Searching{_purpose.get()}"
         self._row: _Row | None = None
         self._done, self._best = 0, ""
         # However long the first one takes.

@@ -42,6 +42,7 @@ from pm_match.front.files import as_variable, is_matrix, read_table_file
 from pm_match.models.declare import declare_links, link_sets, warn_of_levels
 from pm_match.models.mixture import may_be_correlated
 from pm_match.networks.data import Network
+from pm_match.progress import searching_for
 from pm_match.starts import initial_points
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
 from pm_match.tables.order import in_order
@@ -280,7 +281,8 @@ class PreparedData:
             return self
         best: list[float] = []
         for correlated in (False, True):
-            with warnings.catch_warnings():
+            what = "correlated" if correlated else "independent"
+            with warnings.catch_warnings(), searching_for(f"{what} numbers"):
                 # Nothing is told of these searches but which is better.
                 warnings.simplefilter("ignore")
                 found = find_matching(

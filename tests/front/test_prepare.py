@@ -1,6 +1,8 @@
 """What is used of the data, what is not, and which model they get."""
 
+import logging
 import re
+import sys
 import warnings
 
 import numpy as np
@@ -102,6 +104,19 @@ def test_searches_settle_whether_numbers_go_together():
         assert ("precision_cholesky" in str(found.declare().value_vars)) == together
     matched = pmm.match(tables, search_only=True, **quiet)
     assert matched.prepared.options == {"correlated": True}
+
+
+def test_searches_that_settle_say_what_they_are_for(monkeypatch, caplog):
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["u", "v"])
+    monkeypatch.setattr(sys.modules["pm_match.find_matching"], "PATIENCE", 1e-9)
+    logger = logging.getLogger("pymc")
+    logger.addHandler(caplog.handler)
+    with caplog.at_level(logging.INFO, logger="pymc"):
+        pmm.prepare({"a": x, "b": x + 0.1}).settled(0, cores=1)
+    logger.removeHandler(caplog.handler)
+    said = [line for line in caplog.messages if line.startswith("Searching")]
+    expected = [f"Searching ({own} numbers) ..." for own in ("independent", "correlated")]
+    assert list(dict.fromkeys(said)) == expected
 
 
 def test_interrupted_nothing_is_settled(interrupted_at):
