@@ -412,7 +412,14 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=3, metavar="SEED", help="of the first split")
     parser.add_argument("--draws", type=int, default=200, help="of each of four chains")
     parser.add_argument("--out", type=Path, default=Path("real_tables"), help="for tables")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.csv and options.only:
+        parser.error("--only: expected no --csv beside it; found both")
+    for number, file in enumerate(options.csv):
+        for other in options.csv[:number]:
+            if file.stem == other.stem:
+                parser.error(f"--csv: expected files of different names; found {other} and {file}")
+    return options
 
 
 if __name__ == "__main__":

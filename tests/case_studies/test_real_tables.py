@@ -77,6 +77,18 @@ def test_tables_of_files_are_dealt_by_rows_and_columns(tmp_path):
             assert len({*zip(true, datasets.true_labels(found)[name], strict=True)}) == 3
 
 
+def test_files_have_names_of_their_own_and_are_all_that_is_matched(tmp_path, capsys):
+    one, other = (str(tmp_path / own / "glass.csv") for own in "ab")
+    for options, said in (
+        (["--csv", one, other], f"expected files of different names; found {one} and {other}"),
+        (["--csv", one, "--only", "iris"], "--only: expected no --csv beside it; found both"),
+    ):
+        with pytest.raises(SystemExit):
+            real_tables.main([*options, "--out", str(tmp_path / "out")])
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_features_of_digits_are_of_other_digits(tmp_path):
     rng = np.random.default_rng(0)
     y, fou, kar = np.repeat(np.arange(6), 3), rng.normal(size=(18, 4)), rng.normal(size=(18, 3))
