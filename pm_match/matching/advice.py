@@ -12,6 +12,8 @@ _WORST_LIMIT = 1.05
 _ESS_LIMIT = 100
 # Draws a chain below which nothing of this can be told.
 FEW_DRAWS = 100
+# How the advice begins on chains that are not of one law, as far as R-hat tells.
+DIFFER = "R-hat is larger than"
 # Share of draws that use all clusters there are from which more should be declared.
 FULL = 0.1
 # Differences of mean log joints below which two modes may both have mass that matters.
@@ -49,8 +51,7 @@ def convergence_advice(
         # Of chains that found different matchings, enough has been said.
         longer = " Sample longer, with more tune." if chains["group"].nunique() == 1 else ""
         found.append(
-            f"R-hat is larger than {_RHAT_LIMIT} for {values}: the chains do not agree{stuck}."
-            f"{longer}"
+            f"{DIFFER} {_RHAT_LIMIT} for {values}: the chains do not agree{stuck}.{longer}"
         )
     # Whether two objects are together is judged by R-hat: of rare events few draws are no fault.
     few = table.drop(index=list(pairs))[["ess_bulk", "ess_tail"]].min(axis=1)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 import xarray as xr
 
+from pm_match.matching.advice import DIFFER
 from pm_match.matching.chance import chance_of
 from pm_match.matching.diagnosis import Diagnosis
 from pm_match.matching.draws import SAMPLE_DIMS, read_draws, set_title
@@ -103,7 +104,9 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool, chain: int | None) -> It
     if n == 1:
         yield "There is only one chain: others might find another matching."
     else:
-        yield f"{'Both' if n == 2 else f'All {n}'} chains found the same matching."
+        differ = any(own.startswith(DIFFER) for own in diagnosis.convergence)
+        what = "much the same matching, but do not agree in all" if differ else "the same matching"
+        yield f"{'Both' if n == 2 else f'All {n}'} chains found {what}."
     if n_advice:
         said = "one remark" if n_advice == 1 else f"{n_advice} remarks"
         yield f"The diagnosis has {said} on the sampling. More draws may settle this."

@@ -201,6 +201,19 @@ def test_one_chain_says_so():
     assert "There is only one chain: others" in drawn([sure]).verdict()[1]
 
 
+def test_chains_that_differ_in_more_than_the_matching_are_not_called_alike():
+    def long(name):
+        return sure(name, 200)
+
+    for log_joint, found in (
+        ((0.0, 0.0), "the same matching"),
+        ((0.0, 2.0), "much the same matching, but do not agree in all"),
+    ):
+        result = drawn([long, long], log_joint=log_joint)
+        assert result.verdict()[1] == f"Both chains found {found}."
+        assert (result.diagnosis.table["r_hat"].max() > 1.3) == (log_joint[1] > 0)
+
+
 def test_the_page_of_a_notebook_escapes_names():
     page = drawn([sure, sure])._repr_html_()
     assert "<strong>3 of 3 clusters span both domains" in page
