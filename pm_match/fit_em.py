@@ -191,7 +191,8 @@ def _fitted(model: Model, structure: Structure, options: Ascent) -> _Fitted:
     observed = {rv.name.removesuffix("_observed") for rv in model.observed_RVs}
     strangers = sorted(observed - set(fitted.observed))
     if strangers:
-        raise Refusal(f"{', '.join(map(repr, strangers))} is observed too")
+        verb = "is" if len(strangers) == 1 else "are"
+        raise Refusal(f"{', '.join(map(repr, strangers))} {verb} observed too")
     return fitted
 
 

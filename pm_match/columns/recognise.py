@@ -115,7 +115,7 @@ def _look(context: Context, rv: RV) -> Reading:
         raise _Other(f"{rv.name!r} is free")
     missing = rv if context.is_missing(rv) else context.missing_part(rv)
     if missing is not None and (others := context.ancestry.children(missing)):
-        raise _Other(f"{names(others)} depends on the missing values {missing.name!r}")
+        raise _Other(f"{names(others, 'depends')} on the missing values {missing.name!r}")
     assignment, family, theta, noise = _declared(context, rv)
     if len(context.shapes[assignment.name]) != 1:
         raise _Other(f"{assignment.name!r} is no vector of labels")

@@ -144,7 +144,8 @@ def likelihood_candidates(
     for number, factors in found.items():
         if not any(context.is_seen(rv) for rv in factors):
             own = clusterings[number].assignments
-            raise Refusal(f"no observed variable depends on {names(own)}: {names(factors)} is free")
+            free = f"{names(factors, 'is')} free"
+            raise Refusal(f"no observed variable depends on {names(own)}: {free}")
     return [
         LikelihoodCandidate(number, clusterings[number].assignments, factors)
         for number, factors in sorted(found.items())

@@ -316,7 +316,7 @@ def _check_no_link_across(clusterings, networks, home) -> None:
             mine = [a for a in parts.axes if home[a] == number]
             if len(mine) > 1 and clustering.constraints:
                 raise Refusal(
-                    f"{names(clustering.constraints)} links objects of clusters that are on "
+                    f"{names(clustering.constraints, 'links')} objects of clusters that are on "
                     f"several axes of {rv.name!r} ({names(mine)})"
                 )
 

@@ -182,7 +182,7 @@ def normals_candidates(
     flagged = [rv for c in found.values() for rv in c.assignments if rv in clustering.flags]
     if flagged:
         raise Refusal(
-            f"{names(flagged)} has normal clusters, which its relevance "
+            f"{names(flagged, 'has')} normal clusters, which its relevance "
             f"{clustering.flags[flagged[0]].name!r} does not enter"
         )
     for candidate in found.values():
@@ -303,7 +303,7 @@ def _check_candidate(context: Context, candidate: NormalsCandidate) -> None:
         )
     if candidate.missing and (candidate.powers or any(mapped)):
         raise Refusal(
-            f"{names(candidate.missing.values())} holds missing values; expected none where "
+            f"{names(candidate.missing.values(), 'holds')} missing values; expected none where "
             "domains are seen through maps, or coarsened"
         )
     powers = {candidate.powers[rv][1] if rv in candidate.powers else 1.0 for rv in candidate.values}

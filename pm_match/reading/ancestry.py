@@ -55,7 +55,7 @@ class Ancestry:
         others = self.strangers(rv, expected)
         if others:
             raise Refusal(
-                f"{names(others)} depends on {rv.name!r} too"
+                f"{names(others, 'depends')} on {rv.name!r} too"
                 + ("" if drawn else ", which could then not be integrated out")
             )
 
@@ -115,9 +115,12 @@ def depends(variable: RV, others: Collection[RV]) -> bool:
     return any(v in others for v in ancestors([variable]))
 
 
-def names(variables: Iterable[RV]) -> str:
-    """List variables for a message."""
-    return ", ".join(sorted(repr(v.name) if v.name else "something unnamed" for v in variables))
+def names(variables: Iterable[RV], verb: str = "") -> str:
+    """List variables for a message; with a verb of theirs, given as one variable has it."""
+    listed = sorted(repr(v.name) if v.name else "something unnamed" for v in variables)
+    if len(listed) > 1:
+        verb = {"is": "are", "has": "have"}.get(verb, verb.removesuffix("s"))
+    return f"{', '.join(listed)} {verb}".rstrip()
 
 
 def connected(keys: Mapping[Any, set]) -> list[tuple[set, list]]:

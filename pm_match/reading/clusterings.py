@@ -131,7 +131,7 @@ def clustering_candidate(
         truncation = shape[0] + int(isinstance(weights.owner.op, BetaRV))
         if strangers := context.ancestry.strangers(weights, assignments):
             raise WeightsRefusal(
-                f"{names(strangers)} depends on {weights.name!r} too, which could then not be "
+                f"{names(strangers, 'depends')} on {weights.name!r} too, which could then not be "
                 "integrated out"
             )
     else:
@@ -146,7 +146,7 @@ def clustering_candidate(
     links, apart, constraints = _pairs(context, assignments)
     if constraints and flags:
         raise Refusal(
-            f"{names(constraints)} is about objects of which {names(flags.values())} may "
+            f"{names(constraints, 'is')} about objects of which {names(flags.values())} may "
             "be irrelevant; such objects must be relevant"
         )
     return ClusteringCandidate(
@@ -293,7 +293,7 @@ def _probabilities(context: Context, flags: dict[RV, RV]) -> list[tuple[RV | Non
         strangers = [v for v in context.ancestry.children(probability) if v not in members]
         if strangers:
             raise Refusal(
-                f"{names(strangers)} depends on {probability.name!r} too, the probability of "
+                f"{names(strangers, 'depends')} on {probability.name!r} too, the probability of "
                 f"{names(members)}; expected one for the relevance of each set of clusters"
             )
         found.append((probability, members))

@@ -328,6 +328,7 @@ class Context:
             if p not in discrete and not p.dtype.startswith("float")
         ]
         if others:
-            raise Refusal(f"{rv.name!r} depends on {names(others)}, which is discrete")
+            verb = "is" if len(others) == 1 else "are"
+            raise Refusal(f"{rv.name!r} depends on {names(others)}, which {verb} discrete")
         if rv.dtype != "float64":
             raise Refusal(f"{rv.name!r} is {rv.dtype}; expected float64 (PyTensor's floatX)")

@@ -172,6 +172,10 @@ REFUSED = {
         {"extra": lambda m: pm.Potential("favour", m["weights"][0])},
         r"'favour' depends on 'weights' too",
     ),
+    "weights used three times": (
+        {"extra": lambda m: [pm.Potential(own, m["weights"][0]) for own in ("favour", "other")]},
+        r"'favour', 'other' depend on 'weights' too",
+    ),
     "labels used twice": (
         {"extra": lambda m: pm.Normal("more", m["cluster_a"].astype(float), observed=np.zeros(3))},
         r"'a', 'more' all depend on 'cluster_a'",

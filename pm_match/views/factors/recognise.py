@@ -315,7 +315,8 @@ def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
     # Which may be one for each object: noise is read once for all of them.
     discrete = context.discrete([scale(rv) for rv in rvs])
     if discrete:
-        raise Refusal(f"the noise of {name!r} depends on {names(discrete)}, which is discrete")
+        verb = "is" if len(discrete) == 1 else "are"
+        raise Refusal(f"the noise of {name!r} depends on {names(discrete)}, which {verb} discrete")
     for rv in [*(pair[2] for pair in pairs), *intercepts]:
         if not isinstance(rv.owner.op, NormalRV):
             raise Refusal(f"{rv.name!r} is {a_kind(rv)}; expected a Normal")

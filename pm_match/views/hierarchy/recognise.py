@@ -122,7 +122,7 @@ def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
     )
     if candidate.constraints:
         raise Refusal(
-            f"{names(candidate.constraints)} is about links of {top.name!r}, whose views have "
+            f"{names(candidate.constraints, 'is')} about links of {top.name!r}, whose views have "
             "clusters of their own; links are served for clusters without such views only"
         )
     context.ancestry.only_children(top, marginals)
@@ -140,7 +140,7 @@ def _hierarchy(context: Context, top: RV, marginals: list[RV]) -> Hierarchy:
             )
         if own[0].missing:
             raise Refusal(
-                f"{names(own[0].missing.values())} holds missing values; expected none in views "
+                f"{names(own[0].missing.values(), 'holds')} missing values; expected none in views "
                 "with clusters of their own"
             )
         context.ancestry.only_children(rv, own[0].values)

@@ -66,9 +66,9 @@ def _labelled(
     others = context.ancestry.strangers(rv, expected)
     if others:
         raise Refusal(
-            f"{names(others)} depends on {rv.name!r} otherwise than as a view, or as a hinge whose "
-            "score is fourier_features(latent, frequencies) @ coefficients, with frequencies that "
-            "are a free variable or a constant array"
+            f"{names(others, 'depends')} on {rv.name!r} otherwise than as a view, or as a hinge "
+            "whose score is fourier_features(latent, frequencies) @ coefficients, with frequencies "
+            "that are a free variable or a constant array"
         )
     for view in views:
         if rv in context.ancestry.of([scale(view)]):

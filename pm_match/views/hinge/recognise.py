@@ -424,7 +424,7 @@ def _frequency_prior(context: Context, rv: RV, declared: HingeParts, frequencies
         raise Refusal(f"C depends on the frequencies {frequencies.name!r}")
     others = context.ancestry.strangers(frequencies, [rv])
     if others:
-        raise Refusal(f"{names(others)} depends on the frequencies {frequencies.name!r} too")
+        raise Refusal(f"{names(others, 'depends')} on the frequencies {frequencies.name!r} too")
     read = context.at(parameters(frequencies))
     n, m = context.shapes[frequencies.name]
     normal = isinstance(op, NormalRV)
