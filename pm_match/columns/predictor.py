@@ -210,9 +210,10 @@ def _read(model: Model, place: Place, columns: Columns, cells: Cells, table: Any
     wrong = np.argwhere(~(supported & fine))
     if len(wrong):
         i, j = wrong[0].tolist()
-        row, column = plain(objects[i]), j if labels is None else plain(labels[j])
+        column = f"{j} of {cells.name!r}" if labels is None else f"{plain(labels[j])!r}"
         raise ValueError(
-            f"new objects of {where!r}, row {row!r}, column {column!r}: expected {family.expects}; "
-            f"found {values[i, j]}"
+            f"new objects of {place.domain!r}, row {plain(objects[i])!r}, column "
+            f"{column if wide else repr(cells.name)}: expected {family.expects}; found "
+            f"{values[i, j]}"
         )
     return (x, known), objects

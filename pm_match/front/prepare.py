@@ -329,14 +329,14 @@ class PreparedData:
             # One object of each stands for all of a given cluster.
             firsts = {name: [own[0] for own in groups] for name, groups in self.groups().items()}
             apart += [{name: [own]} for name, own in firsts.items() if len(own) > 1]
-        with self._own_names():
+        with self.own_names():
             model = self._function(whole, options)
             with model:
                 declare_links(apart, list(self.axes()), "cannot_link")
         return model
 
     @contextmanager
-    def _own_names(self) -> Iterator[None]:
+    def own_names(self) -> Iterator[None]:
         """Say names of domains in errors as the user does, and not as variables do."""
         try:
             yield

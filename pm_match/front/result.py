@@ -241,16 +241,17 @@ class MatchResult:
         if domain is None:
             raise KeyError(no_such(f"domain {name!r}", titles.values(), name))
         objects, given = as_the_model_takes_them(self.prepared, domain, table)
-        found = assign(
-            self.kept,
-            self.model,
-            {domain: given},
-            labels=self.labels,
-            top=1,
-            reweight=reweight,
-            random_seed=random_seed,
-            progressbar=progressbar,
-        )
+        with self.prepared.own_names():
+            found = assign(
+                self.kept,
+                self.model,
+                {domain: given},
+                labels=self.labels,
+                top=1,
+                reweight=reweight,
+                random_seed=random_seed,
+                progressbar=progressbar,
+            )
         return placed(found[f"prediction/{domain}"].to_dataset(), objects, self.prepared)
 
     def impute(

@@ -30,8 +30,15 @@ def test_new_objects(sampled):
     found = pmm.assign(idata, model, {"b": new}, progressbar=False)
     total = found["prediction/b/probability"].sum("cluster") + found["prediction/b/unseen"]
     np.testing.assert_allclose(total, 1.0)
-    with pytest.raises(ValueError, match=r"'b: b', row 1, column 0: expected a whole number"):
+    with pytest.raises(ValueError, match=r"'b', row 1, column 0 of 'b': expected a whole"):
         pmm.assign(idata, model, {"b": np.array([[1.0, 2.0], [-1.0, 3.0]])}, progressbar=False)
+    with pm.Model() as one:
+        cluster = pm.Categorical("cluster_c", [0.5, 0.5], shape=4)
+        rate = pm.Gamma("rate", 1.0, 1.0, shape=2)
+        pm.Poisson("visits", rate[cluster], observed=[0, 1, 9, 8])
+    draws = pmm.find_matching(one, starts=1, progressbar=False)
+    with pytest.raises(ValueError, match=r"'c', row 1, column 'visits': expected a whole number"):
+        pmm.assign(draws, one, {"c": np.array([1.0, 2.5])}, progressbar=False)
     with pytest.raises(ValueError, match=f"expected {M} columns; found 3"):
         pmm.assign(idata, model, {"b": np.ones((2, 3))}, progressbar=False)
 

@@ -101,9 +101,9 @@ def test_what_cannot_be_placed_is_refused(shops):
     ):
         shops.assign("south", customers([0])[["sku", "note"]])
     with pytest.raises(
-        ValueError, match=r"'south: south_count', row 'c1', column 'visits': exp.*-1.0$"
+        ValueError, match=r"new objects of 'shop 1', row 'c1', column 'visits': exp.*-1.0$"
     ):
-        shops.assign("south", customers([0, 0]).assign(visits=[1, -1]))
+        shops.assign("shop 1", customers([0, 0]).assign(visits=[1, -1]))
     with pytest.raises(KeyError, match=r"no domain 'shop'; there are \['shop 1', 'south'\]"):
         shops.assign("shop", customers([0]))
 
