@@ -33,6 +33,7 @@ def filled(prepared: PreparedData, name: str, found: xr.Dataset) -> pd.DataFrame
             own = table[column]
             hidden = own.isna()
             if not hidden.any():
+                told[column] = own.infer_objects()
                 continue
             said = {
                 end: found[f"{variable}{end}"].to_numpy().reshape(len(own), -1)[:, place]
@@ -46,7 +47,8 @@ def filled(prepared: PreparedData, name: str, found: xr.Dataset) -> pd.DataFrame
                 said = {"": np.round(p), "_probability": np.maximum(p, 1.0 - p)}
             elif scaled:
                 said = {end: x * own.std(ddof=0) + own.mean() for end, x in said.items()}
-            told[column] = own.astype(object).where(~hidden, said.pop("")).infer_objects()
+            whole = own.astype(object).where(~hidden, said.pop("")).infer_objects()
+            told[column] = whole.astype(own.dtype) if own.dtype == "category" else whole
             told |= {_unused(table, f"{column}{end}"): values for end, values in said.items()}
     return pd.DataFrame(told, table.index)
 

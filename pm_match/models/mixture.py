@@ -507,7 +507,9 @@ def _plain(values: pd.Series) -> pd.Series:
 
     if isinstance(values.dtype, pd.CategoricalDtype):
         return values.cat.rename_categories([named(own) for own in values.cat.categories])
-    return values.astype(object).map(named, na_action="ignore")
+    # Not by `map`, which makes floats of whole numbers where some are missing.
+    cells = [named(own) if seen else None for own, seen in zip(values, values.notna(), strict=True)]
+    return pd.Series(cells, values.index, dtype=object, name=values.name)
 
 
 def _categories(columns: Sequence[pd.Series]) -> list[Any]:

@@ -56,6 +56,28 @@ def test_mixed_tables(shops):
     assert found["south"].columns.tolist() == ["price", "new", "sold"]
 
 
+def test_categories_come_as_the_tables_have_them():
+    rng = np.random.default_rng(0)
+
+    def table(n):
+        kind = rng.integers(2, size=n)
+        rating = np.where(kind, rng.choice([4, 5], n), rng.choice([5, 6], n))
+        size = pd.Categorical(np.array(["s", "l"])[kind], ["s", "m", "l"], ordered=True)
+        return pd.DataFrame({"rating": rating, "size": size})
+
+    tables = {"a": table(60), "b": table(40)}
+    holes = tables["a"].astype({"rating": float})
+    holes.iloc[:2, 0], holes.iloc[4:6, 1] = np.nan, None
+    result = pmm.match(tables | {"a": holes}, **SHORT)
+    assert result.model.coords["category_rating"] == (4, 5, 6)
+    assert [type(own) for own in result.model.coords["category_rating"]] == [int] * 3
+    found = result.impute(progressbar=False)
+    for name, own in tables.items():
+        assert found[name][["rating", "size"]].dtypes.equals(own.dtypes)
+        assert found[name][["rating", "size"]][6:].equals(own[6:])
+    assert found["a"]["size"].notna().all()
+
+
 def test_columns_of_the_table_stay():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(12, 2)), columns=["x", "x_lower"])
