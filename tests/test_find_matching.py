@@ -265,3 +265,21 @@ def test_interrupted_it_returns_the_best_of_what_is_finished(model, interrupted_
     interrupted_at(1)
     with pytest.raises(KeyboardInterrupt):
         pmm.find_matching(model, starts=5, random_seed=4, progressbar=False, cores=1)
+
+
+@pytest.mark.parametrize(("model", "gap"), [("table_clusters", 1.0), ("aligned_clusters", 25.0)])
+def test_parameters_of_known_labels_are_as_good_as_those_of_found_ones(model, gap):
+    """Of table clusters they are maximised, of aligned ones drawn."""
+    rng = np.random.default_rng(0)
+    centre, of_a, of_b = 4.0 * rng.normal(size=(4, 3)), np.arange(60) % 4, np.arange(40) % 4
+    turn = 2.0 * np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    tables = {"a": centre[of_a], "b": centre[of_b] @ turn}
+    tables = {name: own + 0.5 * rng.normal(size=own.shape) for name, own in tables.items()}
+    declare, quiet = getattr(pmm.models, model), {"random_seed": 1, "progressbar": False}
+    free = pmm.find_matching(declare(tables, n_clusters=6), **quiet)
+    best = free["starts"]["log_joint"].max()
+    labels = {name: free["posterior"][f"cluster_{name}"].to_numpy()[0, 0] for name in tables}
+    for share in (1, 3):
+        known = {name: np.where(np.arange(len(n)) % share, -1, n) for name, n in labels.items()}
+        found = pmm.find_matching(declare(tables, n_clusters=6, known=known), **quiet)
+        assert (abs(found["starts"]["log_joint"] - best) < gap).all()

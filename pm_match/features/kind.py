@@ -31,6 +31,7 @@ class FeatureVectors(Kind):
 
     name = "features"
     potentials = True
+    searches_known = True
     steps = (ProjectionMAP, FeatureGibbs)
     relevance = staticmethod(feature_flags)
     state = FeatureState
@@ -62,6 +63,7 @@ class FeatureVectors(Kind):
 
     def search(self, component: Component):
         """Match the domains' clusters, with projections fitted or drawn."""
+        named = any(clustering.named for clustering in component.clusterings)
         if all(features.only_projections for features in component.of(Features)):
-            return plain.search
-        return tables.search
+            return None if named else plain.search
+        return tables.search_known if named else tables.search

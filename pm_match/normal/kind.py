@@ -31,6 +31,7 @@ class NormalClusters(Kind):
 
     name = "normal"
     potentials = True
+    searches_known = True
     steps = (AlignmentGibbs, ScaleMatrixGibbs, PrecisionFactorGibbs, MissingValueGibbs)
     state = NormalsState
     sharded = ShardedNormals
@@ -62,4 +63,7 @@ class NormalClusters(Kind):
     def search(self, component: Component):
         """Start at k-means of whitened views, or of domains that are aligned, and climb."""
         aligned = [own.aligned for own in component.of(Normals)]
-        return search_aligned.search if len(aligned) == 1 and aligned[0] else search.search
+        own = search_aligned.search if len(aligned) == 1 and aligned[0] else search.search
+        named = any(clustering.named for clustering in component.clusterings)
+        # Clusters of k-means have no names.
+        return None if named and own is search.search else own

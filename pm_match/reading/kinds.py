@@ -74,6 +74,8 @@ class Kind:
     potentials: ClassVar[bool] = False
     # Whether its search is for components with evidence of other kinds too.
     searches_all: ClassVar[bool] = False
+    # Whether its search leaves alone which cluster has which name: labels may be known then.
+    searches_known: ClassVar[bool] = False
     # Step classes of its own. Each says by its `order` when it takes its turn.
     steps: tuple[type, ...] = ()
 

@@ -49,8 +49,8 @@ def recipe(component: Component) -> Recipe:
     own = {evidence.kind: kind_of(evidence) for evidence in component.evidence}
     named = any(clustering.named for clustering in component.clusterings)
     for kind in own.values():
-        if named and not kind.searches_all:
-            continue  # kinds' own searches name clusters as they like
+        if named and not (kind.searches_all or kind.searches_known):
+            continue  # others name clusters as they like
         found = kind.search(component) if len(own) == 1 or kind.searches_all else None
         if found is not None:
             return found

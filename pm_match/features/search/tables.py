@@ -26,7 +26,8 @@ from pm_match.features.search.mixture_path import Mixture, cluster_means, mixtur
 from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import climb_objects, renamed
+from pm_match.search.coarse import climb_objects, climbs, compiled_ahead, renamed
+from pm_match.search.recipe import any_kinds
 
 # The most clusters looked for in one domain, and objects there are at least for each.
 _MOST = 16
@@ -68,6 +69,15 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """
     for features in chain.components[number].of(Features):
         leave_at_best(chain, number, features, propose(chain, number, features, rng))
+
+
+@compiled_ahead(climbs)
+def search_known(chain: Chain, number: int, rng: np.random.Generator) -> None:
+    """Bring a chain to a good mode of such a component, some of whose labels are known."""
+    any_kinds(chain, number, rng)
+    for features in chain.components[number].of(Features):
+        here = Proposal(chain.labels(number), [], chain.point)
+        leave_at_best(chain, number, features, [here])
 
 
 def leave_at_best(
