@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,8 @@ from pm_match.plots.canvas import no_figure_left
 from pm_match.report.csv import write_csv
 
 _TOP = 10
+# Bytes of a file's name that all file systems take, and letters that are kept of a longer one.
+_LONGEST, _KEPT = 200, 40
 _FIGURES = ("alluvial", "networks", "match_probability", "clusters", "trace", "log_joint")
 _WRITTEN = ("clusters.csv", "cluster_sizes.csv", "draws.nc", "report.html")
 
@@ -76,7 +79,15 @@ def _old_matches(folder: Path) -> Iterator[str]:
     )
     names = [identifier(title) for title in titles]
     for one, other, kind in product(names, names, kinds):
-        yield f"match_{one}_{other}{kind and f'_{kind}'}.csv"
+        yield _file_of([one, other, kind] if kind else [one, other])
+
+
+def _file_of(names: list[str]) -> str:
+    """Name the file of match probabilities as domains, and a type, are called, but not too long."""
+    name = "_".join(names)
+    if len(name.encode()) > _LONGEST:
+        name = f"{name[:_KEPT]}_{crc32(name.encode()):08x}"
+    return f"match_{name}.csv"
 
 
 def _objects(result: Any) -> pd.DataFrame:
@@ -99,7 +110,7 @@ def _write_matches(result: Any, folder: Path, top: int | None) -> None:
     for a, b in assignment_pairs(result.kept, alone=True):
         (one, kind), (other, _) = (axes[name.removeprefix(PREFIX)] for name in (a, b))
         names = [one, other] if kind is None else [one, other, kind]
-        write_matches(result.kept, folder / f"match_{'_'.join(names)}.csv", a, b, top)
+        write_matches(result.kept, folder / _file_of(names), a, b, top)
 
 
 def write_matches(idata: xr.DataTree, file: Path, a: str, b: str, top: int | None = None) -> None:

@@ -11,7 +11,16 @@ import xarray as xr
 
 from pm_match.checks import check_count
 from pm_match.matching.draws import set_title
-from pm_match.plots.canvas import GREY, SMALL, as_they_are, colour_of, counted, ink_on, panels
+from pm_match.plots.canvas import (
+    GREY,
+    SMALL,
+    as_they_are,
+    colour_of,
+    counted,
+    drawn_name,
+    ink_on,
+    panels,
+)
 from pm_match.plots.labels import labels_by_set
 
 if TYPE_CHECKING:
@@ -188,7 +197,7 @@ def _draw(
     axis.set_xlim(-0.3, len(names) - 0.7)
     # Cluster 0 is on top, as it is in the first row of matrices.
     axis.set_ylim(1.02 * highest, 0)
-    sizes = [f"{name}\n{counted(len(own), 'object')}" for name, own in found.items()]
+    sizes = [f"{drawn_name(name)}\n{counted(len(own), 'object')}" for name, own in found.items()]
     axis.set_xticks(range(len(names)), sizes)
     if not share:
         axis.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)

@@ -15,7 +15,7 @@ from pm_match.matching.draws import check_dims
 SMALL = 8  # font size of ticks and notes
 _LEAST = 5.5  # of names of objects: those of `MOST_LABELS` fit
 _LINE, _DIGIT = 0.035, 0.018  # shares of an axis that a line, or a digit, takes
-_LONGEST = 21  # of names: longer ones leave the panel no room
+_LONGEST, _WIDEST = 21, 25  # of names of objects, and domains: longer ones leave no room
 MOST_LABELS = 40  # more tick labels than this cannot be read
 _POINTS = 220  # length of a panel's side in points, less some room
 _BORDER = "#d95f02"
@@ -118,11 +118,18 @@ def drawn_names(labels: Any) -> list[str]:
     if index.dtype.kind in "mM":
         index = index.astype(str)
     names = [f"{name:g}" if isinstance(name, float) else str(name) for name in index]
-    half = (_LONGEST - 1) // 2
-    return [
-        name if len(name) <= _LONGEST else f"{name[:half]}\N{HORIZONTAL ELLIPSIS}{name[-half:]}"
-        for name in names
-    ]
+    return [_shortened(name, _LONGEST) for name in names]
+
+
+def drawn_name(domain: Any) -> str:
+    """Write the name of a domain as it is drawn: without its middle, if that is very long."""
+    return _shortened(str(domain), _WIDEST)
+
+
+def _shortened(name: str, longest: int) -> str:
+    half = (longest - 1) // 2
+    short = f"{name[:half]}\N{HORIZONTAL ELLIPSIS}{name[-half:]}"
+    return name if len(name) <= longest else short
 
 
 def as_they_are[Drawn: Any](drawn: Drawn) -> Drawn:

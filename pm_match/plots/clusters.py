@@ -14,6 +14,7 @@ from pm_match.plots.canvas import (
     SMALL,
     as_they_are,
     centred,
+    drawn_name,
     drawn_names,
     panels,
     standardised,
@@ -100,7 +101,7 @@ def plot_clusters(
         if table.n_features <= MOST_LABELS:
             names = drawn_names(table.features)
             axis.set_xticks(range(table.n_features), names, rotation=90, fontsize=SMALL)
-        axis.set(title=name, xlabel="feature", label=name)
+        axis.set(title=drawn_name(name), xlabel="feature", label=name)
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)
     axes[0, 0].set_ylabel("cluster")

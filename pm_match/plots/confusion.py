@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.plots.canvas import SMALL, as_they_are, counted, drawn_names, panels
+from pm_match.plots.canvas import (
+    SMALL,
+    as_they_are,
+    counted,
+    drawn_name,
+    drawn_names,
+    panels,
+)
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -113,7 +120,7 @@ def plot_confusion(
         axis.set_yticks(np.arange(len(kinds) - 1) + 0.5, minor=True)
         axis.grid(which="minor", color="0.85", lw=0.5)
         axis.tick_params(which="both", length=0)
-        axis.set_title(f"{name}: {counted(len(own), 'object')}", fontsize=10)
+        axis.set_title(f"{drawn_name(name)}: {counted(len(own), 'object')}", fontsize=10)
         axis.set_xlabel("cluster")
         axis.set_label(name)
     for axis in axes[:, 0]:

@@ -10,7 +10,12 @@ import xarray as xr
 
 from pm_match import datasets
 from pm_match.checks import check_count
-from pm_match.plots.canvas import SMALL, as_they_are, panels
+from pm_match.plots.canvas import (
+    SMALL,
+    as_they_are,
+    drawn_name,
+    panels,
+)
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -85,7 +90,7 @@ def plot_gallery(
             str(cluster), rotation=0, ha="right", va="center", fontsize=12, fontweight="bold"
         )
     for axis, name in zip(axes[0], domains, strict=True):
-        axis.set_title(name, loc="left")
+        axis.set_title(drawn_name(name), loc="left")
     figure.suptitle("Matched clusters" + omitted)
     return as_they_are(figure)
 

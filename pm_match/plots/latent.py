@@ -19,7 +19,15 @@ from pm_match.matching.draws import (
 )
 from pm_match.matching.map_objects import projection_of
 from pm_match.matching.objects import in_order, objects_of
-from pm_match.plots.canvas import MARKERS, SMALL, as_they_are, colour_of, one_draw, panel
+from pm_match.plots.canvas import (
+    MARKERS,
+    SMALL,
+    as_they_are,
+    colour_of,
+    drawn_name,
+    one_draw,
+    panel,
+)
 from pm_match.plots.labels import by_size, known_as
 from pm_match.tables.domains import Domain, as_domains
 
@@ -143,7 +151,7 @@ def plot_latent(
             *((z - centre) @ axes[:2].T).T,
             c=own,
             marker=MARKERS[number % len(MARKERS)],
-            label=titles[name],
+            label=drawn_name(titles[name]),
             **style,
         )
     at = (vectors[clusters] - centre) @ axes[:2].T

@@ -12,7 +12,14 @@ from pm_match.matching.draws import PREFIX, assignment_pairs
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.match_probability import read_pair
 from pm_match.matching.set_draws import full_names, read_sets
-from pm_match.plots.canvas import as_they_are, counted, mark_clusters, panels, pyplot
+from pm_match.plots.canvas import (
+    as_they_are,
+    counted,
+    drawn_name,
+    mark_clusters,
+    panels,
+    pyplot,
+)
 from pm_match.plots.labels import by_match, names_of
 
 if TYPE_CHECKING:
@@ -114,10 +121,9 @@ def plot_match_matrix(
         ):
             mark_clusters(side, variable.to_numpy()[order], line, names_of(variable[order]))
         axis.set_label(f"{first} {second}")
-        axis.set_ylabel(f"{first.removeprefix(PREFIX)}: {counted(len(rows), 'object')}, by cluster")
-        axis.set_xlabel(
-            f"{second.removeprefix(PREFIX)}: {counted(len(columns), 'object')}, by cluster"
-        )
+        one, other = (drawn_name(own.removeprefix(PREFIX)) for own in (first, second))
+        axis.set_ylabel(f"{one}: {counted(len(rows), 'object')}, by cluster")
+        axis.set_xlabel(f"{other}: {counted(len(columns), 'object')}, by cluster")
     figure.colorbar(image, ax=figure.axes, label="P(same cluster)", shrink=0.8, pad=0.02)
     figure.suptitle(
         "Objects of one domain in the same cluster"

@@ -14,6 +14,7 @@ from pm_match.plots.canvas import (
     as_they_are,
     centred,
     counted,
+    drawn_name,
     drawn_names,
     mark_objects,
     mark_readable,
@@ -123,7 +124,7 @@ def plot_matched_data(
             )
             places[objects] = top + (bottom - top) * (np.arange(len(objects)) + 0.5) / len(objects)
         axis.set(xlim=(-0.5, table.n_features - 0.5), ylim=(edges[-1], 0), label=name)
-        axis.set_title(f"{name}: {counted(len(values), 'object')}", fontsize=10)
+        axis.set_title(f"{drawn_name(name)}: {counted(len(values), 'object')}", fontsize=10)
         if table.n_features <= MOST_LABELS:
             mark_objects(axis.xaxis, range(table.n_features), drawn_names(table.features))
             axis.set_xlabel("feature")

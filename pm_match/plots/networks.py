@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import as_they_are, panels
+from pm_match.plots.canvas import (
+    as_they_are,
+    drawn_name,
+    panels,
+)
 from pm_match.plots.network_labels import edges_of, labels_by_type
 from pm_match.plots.network_layout import apart, layouts_of, shade_of
 
@@ -112,7 +116,7 @@ def plot_networks(
         ):
             layout.mark(side)
             side.set_label_text(f"{what}: {layout.summary}")
-        axis.set_title(f"{name}: {_count(edges[name], found[name])}", fontsize=10)
+        axis.set_title(f"{drawn_name(name)}: {_count(edges[name], found[name])}", fontsize=10)
         axis.spines[:].set_color("0.7")
         axis.set_label(name)
     if binned:

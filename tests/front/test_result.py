@@ -371,6 +371,19 @@ def test_nothing_is_left_of_a_result_that_is_replaced(tmp_path, monkeypatch):
     assert pd.read_csv(tmp_path / "clusters.csv").shape[0] == len(objects)
 
 
+def test_files_of_domains_with_long_names_can_be_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(12, 2)), columns=["u", "v"])
+    for end in "bc":
+        long = {f"{'é' * 150}{own}": x for own in ("a", end)}
+        result = pmm.match(long, search_only=True, random_seed=1, progressbar=False)
+        result.write(tmp_path, force=True)
+        (file,) = tmp_path.glob("match_*.csv")
+        assert file.name.startswith("match_éé")
+        found = pd.read_csv(file, index_col=0).to_numpy()
+        np.testing.assert_allclose(found, result.probability().to_numpy(), atol=1e-6)
+
+
 def test_a_result_survives_pickling():
     table = pd.DataFrame({"u": [1.0, 2.5, 7.0, 8.5], "v": [3, 1, 9, 8]})
     result = pmm.match({"a": table, "b": table}, search_only=True, random_seed=1, progressbar=False)

@@ -81,6 +81,19 @@ def test_long_names_lose_their_middle_and_leave_room():
     assert all(not bar.bbox.overlaps(tick.get_window_extent()) for tick in numbers)
 
 
+@pytest.mark.parametrize("plot", [plots.plot_match_matrix, plots.plot_alluvial])
+def test_long_names_of_domains_lose_their_middle(plot):
+    names = [f"{k} a domain whose name {'goes on and on ' * 20}" for k in range(2)]
+    found = xr.Dataset({f"cluster_{own}": (own, np.zeros(4, int)) for own in names})
+    figure = plot(found if plot is plots.plot_alluvial else found.expand_dims(chain=1, draw=2))
+    figure.canvas.draw()
+    for axis in figure.axes[:1]:
+        texts = [axis.xaxis.label, axis.yaxis.label, *axis.get_xticklabels()]
+        assert any(text.get_text().startswith("0 a domain w…") for text in texts)
+        for box in (text.get_window_extent() for text in texts if text.get_text()):
+            assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+
+
 def test_dates_have_hours_only_if_they_differ_in_them():
     days = pd.date_range("2020-01-01", periods=2)
     assert drawn_names(days.to_numpy()) == ["2020-01-01", "2020-01-02"]
