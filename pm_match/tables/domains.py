@@ -302,7 +302,8 @@ def _unpack(where: str, table: Any) -> tuple[np.ndarray, Any, Any]:
         return _real(where, _two_dimensional(where, table).toarray()), None, None
     if isinstance(table, np.ndarray):
         return _real(where, _two_dimensional(where, table)), None, None
-    instead = ": say table.to_pandas()" if hasattr(table, "to_pandas") else ""
+    ways = [own for own in ("to_pandas", "compute") if hasattr(table, own)]
+    instead = f": say table.{ways[0]}()" if ways else ""
     raise TypeError(f"{where}: expected {_ACCEPTED}; found {type_name(table)}{instead}")
 
 

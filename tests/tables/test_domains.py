@@ -218,6 +218,14 @@ def test_other_tables_are_to_be_made_dataframes():
     assert as_domains({"a": table.to_pandas()})["a"].n_features == 2
 
 
+def test_tables_of_dask_are_to_be_computed():
+    frames = pytest.importorskip("dask.dataframe")
+    table = frames.from_pandas(pd.DataFrame({"p": [1.0, 2.0, 3.0], "q": [3.0, 1.0, 1.0]}))
+    for own in (table, table.to_dask_array(lengths=True)):
+        with pytest.raises(TypeError, match=r"(DataFrame|Array): say table.compute\(\)$"):
+            as_domains({"a": own})
+
+
 def test_domains_must_be_a_mapping_of_at_least_one(x):
     with pytest.raises(TypeError, match=r"expected a mapping .* found an object of type list"):
         as_domains([x])
