@@ -75,7 +75,7 @@ def read_links(file: Path) -> pd.DataFrame:
 
 def stem(file: Path) -> str:
     """Give a file's name without what says its kind."""
-    return file.name.removesuffix(".gz").removesuffix(".mtx") if is_market(file) else file.stem
+    return Path(file.name.removesuffix(".gz")).stem
 
 
 def is_market(file: Path) -> bool:

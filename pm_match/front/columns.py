@@ -19,6 +19,8 @@ LEFT_OUT = "left out"
 _LARGEST_COUNT = 30
 # Codes and ratings have few values.
 _MOST_CODES = 10
+# Whole numbers that name objects are smaller, and floats of this size always whole.
+_LARGEST_NAME = 1e20
 # Positive numbers that span more than this differ by factors, not by amounts.
 _WIDE = 100.0
 # More different texts, or longer ones, are no categories.
@@ -76,7 +78,7 @@ def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column
     low, high = seen.min(), seen.max()
     if set(np.unique(seen)) == {0.0, 1.0}:
         return Column("boolean", missing)
-    whole = bool((seen == np.floor(seen)).all())
+    whole = bool((seen == np.floor(seen)).all()) and np.abs(seen).max() < _LARGEST_NAME
     if whole and distinct == len(seen):
         counted = high - low + 1 == distinct and distinct >= _LEAST_COUNTED
         if counted or _ID.fullmatch(str(name)):
@@ -109,6 +111,10 @@ def _no_texts(name: Any, seen: pd.Series) -> tuple[str, str]:
         return "durations", _instead(name, f"pd.to_timedelta(frame[{name!r}]).dt.total_seconds()")
     if isinstance(other, date | time | pd.Period):
         return "dates or times", _dates(name)
+    texts = [value for value in seen if isinstance(value, str)]
+    if texts and isinstance(other, Number):
+        what = f"numbers and text, for example {plain(other)!r} and {texts[0]!r}"
+        return what, _categories_or_missing(name)
     what = f"values of dtype {dtype}, for example {plain(other)!r}"
     if not isinstance(other, Number) or isinstance(other, complex):
         return what, ""
@@ -139,8 +145,7 @@ def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) 
             where,
             name,
             text,
-            f"say columns={{{name!r}: 'category'}} if these are categories, or leave cells empty "
-            "where values are missing",
+            _categories_or_missing(name),
         )
     if seen.str.match(_DATE).all():
         _refuse(where, name, f"dates as text ({seen.iloc[0]!r})", _dates(name))
@@ -156,6 +161,13 @@ def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) 
             f"these are categories, or {leave(name)}",
         )
     return Column("category", missing)
+
+
+def _categories_or_missing(name: Any) -> str:
+    return (
+        f"say columns={{{name!r}: 'category'}} if these are categories, or leave cells empty where "
+        "values are missing"
+    )
 
 
 def _offer(name: Any, what: str) -> str:

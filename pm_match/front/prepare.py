@@ -587,7 +587,7 @@ def _look_at_tables(given, titles, ids, told):
     for name, value in given.items():
         where = f"domain {titles[name]!r}"
         if isinstance(value, str | PathLike):
-            where, value = str(value), read_table_file(Path(value), id=ids[name])
+            where, value = str(value), read_table_file(Path(value), told, id=ids[name])
         tables[name], looked[name] = look_at_table(where, value, ids[name], told)
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:

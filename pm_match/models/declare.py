@@ -176,8 +176,12 @@ def _by_names(rows: pd.DataFrame, what: str) -> list[dict[Any, list[str]]]:
 
 
 def warn_of_levels(what: str, levels: Mapping[str, Collection[Any]]) -> None:
-    """Warn of levels, by table, that never meet: equal as text alone, or all of one table's."""
+    """Warn of levels, by table, that never meet.
+
+    They are equal as text alone, or but for case and spaces, or they are all of one table's.
+    """
     seen: dict[str, tuple[Any, str]] = {}
+    spelled: dict[str, tuple[Any, str]] = {}
     for name, own in levels.items():
         for level in own:
             other, where = seen.setdefault(label_text(level), (level, name))
@@ -185,6 +189,15 @@ def warn_of_levels(what: str, levels: Mapping[str, Collection[Any]]) -> None:
                 warn(
                     f"{what}: expected values of one type; found {plain(other)!r} in {where!r} and "
                     f"{plain(level)!r} in {name!r}, which count as different: convert one of them"
+                )
+                return
+            word = " ".join(label_text(level).split()).casefold()
+            other, where = spelled.setdefault(word, (level, name))
+            if level not in levels[where] and other not in own:
+                warn(
+                    f"{what}: expected one spelling in all tables; found {plain(other)!r} in "
+                    f"{where!r} and {plain(level)!r} in {name!r}, which count as different: rename "
+                    "one of them"
                 )
                 return
     for name, own in levels.items():

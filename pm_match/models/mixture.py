@@ -132,7 +132,8 @@ def mixture(
     Warns
     -----
     UserWarning
-        Of categories in columns that tables share which no other table has, as they cannot match.
+        Of categories in columns that tables share which no other table has, or spells so, as they
+        cannot match.
 
     Notes
     -----

@@ -54,6 +54,7 @@ SAME = {
     "objects that are numbers": (pd.Series(USED["number"], dtype=object), "number"),
     "below zero": (USED["count"] - 10, "number"),
     "large": (REPEATED * 50, "number"),
+    "huge": (1e30 * RNG.normal(size=N), "number"),
 }
 
 
@@ -122,6 +123,10 @@ REFUSED = {
     "decimals": (
         [Decimal(i % 7) / 2 for i in range(N)],
         r"dtype object, for example Decimal\('0'\). If .* convert them: frame\['x'\].astype\(fl",
+    ),
+    "mixed objects": (
+        [1, 2, "a", 3] * 10,
+        r"numbers and text, for example 1 and 'a'. Say columns=\{'x': 'category'\} if",
     ),
     "truth and numbers": ([True, 2] * 20, r"for example True. If .* frame\['x'\].astype\(float"),
     "complex": (np.arange(N) * 1j, "values of dtype complex"),

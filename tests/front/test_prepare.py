@@ -165,6 +165,18 @@ def test_whole_numbers_that_name_the_rows_of_a_file_are_numbers(tmp_path):
         pmm.prepare([file], id="skuu")
 
 
+def test_a_first_column_whose_use_is_told_has_no_labels(tmp_path):
+    for name in "ab":
+        table = pd.DataFrame({"kind": list("pqrs"), "u": [1.5, 2.5, 4.5, 8.5]})
+        table.to_csv(tmp_path / f"{name}.csv.gz", index=False)
+    files = [tmp_path / f"{name}.csv.gz" for name in "ab"]
+    found = pmm.prepare(files, columns={"kind": "category"})
+    assert found.uses() == {"kind": "category", "u": "number"}
+    assert found.data["a"].index.tolist() == [1, 2, 3, 4]
+    assert list(pmm.prepare(files, columns={"kind": "ignore"}).uses()) == ["u"]
+    assert pmm.prepare(files).data["b"].index.tolist() == list("pqrs")
+
+
 def test_a_warning_names_what_is_left_out():
     a = frame(sku=[f"N{i}" for i in range(30)], shop="north")
     with pytest.warns(

@@ -168,6 +168,24 @@ def test_categories_that_never_meet_are_warned_of(there, said):
         pmm.models.mixture(tables, 3, columns=columns)
 
 
+def test_categories_that_are_spelled_in_two_ways_are_warned_of():
+    def declared(own, other):
+        tables = {"a": pd.DataFrame({"hue": own}), "b": pd.DataFrame({"hue": other})}
+        return pmm.models.mixture(tables, 3)
+
+    with pytest.warns(
+        UserWarning,
+        match="'hue': expected one spelling in all tables; found 'Red' in 'a' and 'red ' in 'b', ",
+    ) as warned:
+        declared(["Red", "blue", "Red"], ["blue", "red ", "Blue"])
+    assert len(warned) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        declared(["m", "M", "f"], ["M", "f", "m"])
+        declared(["m", "M", "f"], ["M", "f", "f"])
+        declared(["< 5", "> 5"], ["> 5", "< 5"])
+
+
 @pytest.mark.parametrize(
     "values",
     [
