@@ -344,6 +344,7 @@ class PreparedData:
             said = str(error)
             for name, title in {**self.titles, **self.axis_titles()}.items():
                 said = said.replace(repr(name), repr(title))
+                said = said.replace(f"'cluster_{name}'", repr(title))
             error.args = (said,)
             raise
 
@@ -651,9 +652,10 @@ def _known(
         given = in_order(where, given, objects, partial=True)
         cells = np.asarray(given, dtype=object)
         if cells.ndim != 1:
+            found_there = f"the shape {cells.shape}" if cells.ndim else type_name(given)
             raise TypeError(
                 f"{where}: expected a label for every object (a list, an array or a Series); found "
-                f"{type_name(given)}"
+                f"{found_there}"
             )
         values = pd.Series(cells)
         if len(values) != len(objects):

@@ -158,7 +158,7 @@ class MatchResult:
         ----------
         a, b : str, optional
             Names of domains; of networks with several types of objects, such as ``"a_word"``.
-            Default: the two that there are.
+            Default: the two that there are, or a single one and itself.
         top : int, default 3
             How many partners of each.
 
@@ -467,7 +467,7 @@ class MatchResult:
         """Give the assignments of two domains."""
         if a is not None and b is not None:
             return self._assignment(a), self._assignment(b)
-        pairs = assignment_pairs(self.kept)
+        pairs = assignment_pairs(self.kept, alone=True)
         if (a is None) != (b is None) or len(pairs) != 1:
             there = list(self._titles().values())
             raise ValueError(

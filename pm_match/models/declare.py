@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -231,7 +232,9 @@ def declare_links(links: Links, names: Sequence[str], what: str = "links") -> No
 
 
 def _positions(name: str, given: Any, what: str) -> Any:
-    """Give positions for labels, which are text; leave what are none."""
+    """Give positions for labels, which are text; leave what are none. One object may be alone."""
+    if isinstance(given, str | Integral):
+        given = [given]
     if any(
         isinstance(entry, Sequence | np.ndarray) and not isinstance(entry, str) for entry in given
     ):

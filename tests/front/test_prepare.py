@@ -271,6 +271,11 @@ def test_errors_name_domains_as_they_are_given():
     linked = pmm.prepare(tables, links={"2024": ["zz"], "east (x)": ["1"]})
     with pytest.raises(ValueError, match=r"^links: '2024' has no object 'zz'"):
         linked.declare()
+    far = pmm.prepare(tables, links={"2024": [9], "east (x)": [1]})
+    with pytest.raises(ValueError, match=r"expected positions from 0 to 3 in '2024'; found 9"):
+        far.declare()
+    with pytest.raises(TypeError, match=r"^clusters\['2024'\]: .*; found the shape \(4, 2\)$"):
+        pmm.prepare(tables, clusters={"2024": tables["2024"]})
     tables["2024"].loc[3] = np.nan
     with pytest.raises(ValueError, match=r"^domain '2024': row 3: expected an observed value"):
         pmm.prepare(tables).declare()

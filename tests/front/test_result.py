@@ -85,6 +85,13 @@ def test_a_sure_matching():
     assert set(result.objects["domain"]) == {"a", "b 2"}
 
 
+def test_one_table_is_matched_with_itself():
+    x = pd.DataFrame(np.random.default_rng(0).normal(size=(12, 2)), columns=["u", "v"])
+    result = pmm.match({"a": x}, search_only=True, random_seed=1, progressbar=False)
+    pd.testing.assert_frame_equal(result.matches(), result.matches("a", "a"))
+    assert result.probability().shape == (12, 12)
+
+
 def test_doubt_is_counted():
     result = drawn([doubtful, doubtful])
     assert result.verdict()[0] == (
