@@ -614,10 +614,15 @@ def _look_at_tables(given, titles, ids, told):
         if ends.shape[1] == 2 and tables[name].shape[1] <= 3:
             one, other = ends
             first, second = (set(ends[column].dropna()) for column in (one, other))
+            what = ""
             if len(first | second) >= _LEAST_NODES and first & second:
+                what = f"{one!r} and {other!r} hold the same names"
+            elif min(len(first), len(second)) >= _LEAST_NODES and not ends.duplicated().any():
+                what = f"{one!r} and {other!r} are never the same in two rows"
+            if what:
                 warn(
-                    f"domain {titles[name]!r}: {one!r} and {other!r} hold the same names; if rows "
-                    "are edges of a network, say model='relational_clusters'"
+                    f"domain {titles[name]!r}: {what}; if rows are edges of a network, say "
+                    "model='relational_clusters'"
                 )
     return tables, looked
 

@@ -403,6 +403,10 @@ class TestNetworks:
         lists = dict.fromkeys("ab", edges(*ends))
         with pytest.warns(UserWarning, match=said):
             pmm.prepare(lists)
+        rows, columns = "abcdefghij", "klmnopqrst"
+        pairs = [(one, other) for one in rows for other in columns if one != "c" or other > "p"]
+        with pytest.warns(UserWarning, match="are never the same in two rows; if rows are edges"):
+            pmm.prepare(dict.fromkeys("ab", edges(*pairs)))
         ratings = {name: edges(*[("low", "high"), ("high", "low")] * 9) for name in "ab"}
         with warnings.catch_warnings():
             warnings.filterwarnings("error", said)
