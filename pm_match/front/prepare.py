@@ -963,9 +963,14 @@ def choose_model(prepared: PreparedData) -> str:
 
 
 def _left_out_of(prepared: PreparedData, model: str) -> Iterable[str]:
-    """Say which columns a model does not use."""
+    """Say which columns a model does not use; refuse if that is all of a table's."""
     for name, own in prepared.data.items() if model in _NUMERIC else ():
         left = list(own.select_dtypes(exclude="number").columns)
+        if len(left) == own.shape[1]:
+            raise ValueError(
+                f"domain {prepared.titles[name]!r}: expected a column of numbers, as {model} takes "
+                f"them; found none among {left}"
+            )
         if left:
             yield (
                 f"{prepared.titles[name]}: {model} takes numbers, and leaves out "

@@ -788,6 +788,11 @@ BAD = {
         ValueError,
         "1 infinite value, the first .inf. in row 1, column 'u'",
     ),
+    "model of numbers": (
+        lambda: pmm.prepare({"a a": frame()[["kind"]]}, model="table_clusters"),
+        ValueError,
+        r"^domain 'a a': expected a column of numbers, as table_clusters takes them; found none am",
+    ),
     "model": (
         lambda: pmm.prepare({"a": frame()}, model="mixtur"),
         ValueError,
