@@ -545,6 +545,9 @@ def prepare(
     _check_options(chosen, found.options)
     if chosen == "mixture":
         _find_codes(found, {as_variable(column) for column in columns or ()})
+    for said in _left_out_of(found, chosen):
+        found.notes.append(said)
+        warn(said)
     if standardise:
         if chosen not in _NUMERIC:
             raise ValueError(
@@ -552,12 +555,11 @@ def prepare(
                 f"found {chosen!r}"
             )
         found.raw.update(found.numeric())
-        for name, own in scaled(found.raw).items():
+        with found.own_names():
+            standardised = scaled(found.raw)
+        for name, own in standardised.items():
             raw = found.raw[name]
             found.data[name] = pd.DataFrame(own.to_numpy(), raw.index, raw.columns)
-    for said in _left_out_of(found, chosen):
-        found.notes.append(said)
-        warn(said)
     found.notes.append(f"The model is {chosen}.")
     return replace(found, model=chosen, whole=whole, distinct=distinct)
 

@@ -193,7 +193,19 @@ def test_a_warning_names_what_is_left_out():
     assert "a: left out are shop (as you said)." in str(found)
 
 
-def test_names_of_columns_that_are_spelled_in_two_ways_are_warned_of():
+@pytest.mark.parametrize("standardise", [False, True])
+def test_what_a_model_of_numbers_leaves_out_is_said(standardise):
+    given = {"model": "projected_clusters", "standardise": standardise}
+    with pytest.warns(UserWarning, match="^a a: projected_clusters takes numbers, and leaves out"):
+        found = pmm.prepare({"a a": frame(), "b": numbers("uv")}, **given)
+    assert "a a: projected_clusters takes numbers, and leaves out kind." in found.notes
+    hole = numbers("uv")
+    hole.loc[3] = np.nan
+    with pytest.raises(ValueError, match=r"^domain 'a a': row 3: expected an observed value"):
+        pmm.prepare({"a a": hole, "b": numbers("uv")}, **given).declare()
+
+
+def test_columns_are_used_in_one_way_in_all_tables_in_two_ways_are_warned_of():
     a = pd.DataFrame(RNG.normal(size=(20, 4)), columns=["Sepal.Length", "width ", "mass", "1.0"])
     b = a.set_axis(["sepal_length", "Width", "mass", "10"], axis=1)
     said = (
