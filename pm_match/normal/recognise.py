@@ -439,7 +439,7 @@ def _prior_function(context: Context, centers: RV, precision: RV, check: Density
                 f"the prior of {centers.name!r} is not that of means whose precision is a multiple "
                 f"of {precision.name!r}"
             )
-    first, second = repr(centers.name), repr(precision.name)
+    first, second = (f"the prior of {rv.name!r}" for rv in (centers, precision))
 
     others = context.ancestry.of([mean(centers), scale(centers)]) - {precision}
     others |= context.ancestry.of(parameters(precision))

@@ -225,9 +225,10 @@ def common(values: Any, ndim: int = 0) -> NDArray | None:
 
 
 def still_common(values: Any, ndim: int, of: str, advice: str = OTHER_STEPS) -> NDArray:
-    """Return the entry, of `ndim` axes, that all of a prior's parameters are at a draw.
+    """Return the entry, of `ndim` axes, that all of some parameters are at a draw.
 
-    Raise `UnservedModelError` if they differ, as they did nowhere that the model was read at.
+    `of`: what has them. Raise `UnservedModelError` if they differ, as they did nowhere that the
+    model was read at.
     """
     values = np.asarray(values)
     axes = values.ndim - ndim
@@ -240,8 +241,8 @@ def still_common(values: Any, ndim: int, of: str, advice: str = OTHER_STEPS) -> 
         return values.reshape(-1, *values.shape[axes:])[0]
     if found is None:
         raise UnservedModelError(
-            f"the prior of {of}: expected the same everywhere, as it was wherever the model was "
-            f"read; found a draw at which it differs. {advice}"
+            f"{of}: expected the same everywhere, as it was wherever the model was read; found a "
+            f"draw at which it differs. {advice}"
         )
     return found
 
@@ -259,7 +260,7 @@ def common_prior(
     their own.
     """
     first, *precisions = declared
-    shape, of = context.shapes[first.name], names(declared)
+    shape, of = context.shapes[first.name], f"the prior of {names(declared)}"
 
     def of_means(tau: float = 1.0) -> Callable[[Any], Any]:
         return context.normal_prior(first, givens={rv: np.full(shape, tau) for rv in precisions})
@@ -279,7 +280,7 @@ def common_prior(
 
     for point in (*check.points, context.start):
         if any(common(value, ndim) is None for value in read(point)):
-            raise Refusal(f"the prior of {of} differs between clusters; expected the same for all")
+            raise Refusal(f"{of} differs between clusters; expected the same for all")
     if precisions:
         moments = []
         for point, tau in zip(check.points, check.natural(precisions[0]), strict=True):

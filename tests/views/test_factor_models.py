@@ -1,9 +1,12 @@
 """Which views are read as linear factor models, however they are written, and which are refused."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pymc.exceptions import ImputationWarning
 from pymc.initial_point import make_initial_point_fn
 
 import pm_match as pmm
@@ -277,7 +280,11 @@ REFUSED = {
     ),
     "noise of objects": (
         {"noise": lambda: {"sigma": np.linspace(0.5, 1.0, N)[:, None]}},
-        "with one noise for each feature",
+        "the noise of 'x' differs between objects; expected one for each feature",
+    ),
+    "noise of objects that hardly shows": (
+        {"noise": lambda: {"sigma": pm.HalfNormal("s") + 1e-9 * np.arange(N)[:, None]}},
+        "the noise of 'x' differs between objects; expected one for each feature",
     ),
     "infinite data": (
         {"data": np.where(np.arange(N * D).reshape(N, D) == 4, np.inf, 0.0)},
@@ -293,6 +300,24 @@ def test_other_models_are_refused_by_name(how):
     assert not structure.parts
     assert list(structure.refusals) == ["x"]
     assert message in structure.refusals["x"]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_noise_of_objects_that_shows_at_draws_alone_stops_the_chain(missing):
+    def noise():
+        return {"sigma": pt.maximum(pm.HalfNormal("s"), np.linspace(1e-3, 2e-3, N)[:, None])}
+
+    data = np.random.default_rng(1).normal(size=(N, D))
+    if missing:
+        data[0, 1] = np.nan
+        data = np.ma.masked_invalid(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImputationWarning)
+        model = declare(noise=noise, data=data)
+    (view,) = part_of(model).views
+    np.testing.assert_array_equal(view.noise({"s_log__": np.array(0.0)}), np.ones(D))
+    with pytest.raises(UnservedModelError, match=r"the noise of 'x': expected the same everywhere"):
+        view.noise({"s_log__": np.array(-12.0)})
 
 
 def test_noise_of_groups_of_objects_is_refused():

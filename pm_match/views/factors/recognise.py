@@ -23,7 +23,7 @@ from pytensor.tensor.random.basic import (
 
 from pm_match.reading.ancestry import RV, Refusal, a_kind, connected, mean, names, read_each, scale
 from pm_match.reading.context import Context, Prior
-from pm_match.reading.densities import DensityCheck, log_normal, same
+from pm_match.reading.densities import DensityCheck, common, log_normal, same, still_common
 from pm_match.reading.operations import not_analytic
 from pm_match.reading.parts import Part, Point
 from pm_match.views.factors.linear_factors import Array, MaskedTable
@@ -397,7 +397,7 @@ def _model(context: Context, candidates: list[_Candidate]) -> FactorModel:
             declared = context.shapes[rv.name]
             shift = Factor(rv.name, False, shape, declared, False, True, prior, None)
         missing = candidate.rvs[1].name if len(candidate.rvs) == 2 else None
-        noise = _noise_function(context, candidate)
+        noise = _noise_function(context, candidate, check)
         view = FactorView(candidate.name, candidate.table, numbers, loadings, shift, missing, noise)
         _check_view(check, candidate, view)
         found.append(view)
@@ -428,30 +428,35 @@ def _factor(context: Context, rv: RV, flip: bool, foreign: bool) -> Factor:
     return Factor(rv.name, flip, (n, k), declared, foreign, unbounded, prior, value)
 
 
-def _noise_function(context: Context, candidate: _Candidate) -> Callable[[Point], Array]:
+def _noise_function(
+    context: Context, candidate: _Candidate, check: DensityCheck
+) -> Callable[[Point], Array]:
     """Make a function for the noise precision (D,) of every feature, and check that it is one."""
     rv, table = candidate.rvs[0], candidate.table
     evaluate_at = context.at([scale(rv)])
-    n_features = table.values.shape[1]
+    shape = table.values.shape
     place, n_observed = None, int(table.n_of_feature.sum())
     if table.observed is not None:
-        # Observed values are in one row: that of each feature's first one.
-        order = np.full(table.observed.shape, -1)
-        order[table.observed] = np.arange(table.observed.sum())
-        first = table.observed.argmax(axis=0)
-        place = order[first, np.arange(n_features)]
+        # Observed values are in one row. What is missing stands for the first one of its feature.
+        order = np.full(shape, -1)
+        order[table.observed] = np.arange(n_observed)
+        first = order[table.observed.argmax(axis=0), np.arange(shape[1])]
+        place = np.where(table.observed, order, first)
 
-    def noise(point: Point) -> Array:
+    def widths(point: Point) -> NDArray:
         width = np.asarray(evaluate_at(point)[0], np.float64)
-        if width.size == 1:
-            return np.full(n_features, width.reshape(-1)[0] ** -2.0)
-        if place is None:
-            width = np.broadcast_to(width, table.values.shape)[0]
-        else:
-            width = np.broadcast_to(width, (n_observed,))[place]
-        return width**-2.0
+        if place is None or width.size == 1:
+            return np.broadcast_to(width.reshape(()) if width.size == 1 else width, shape)
+        return np.broadcast_to(width, (n_observed,))[place]
 
-    return noise
+    for point in (*check.points, context.start):
+        if common(widths(point), 1) is None:
+            raise Refusal(
+                f"the noise of {candidate.name!r} differs between objects; expected one for each "
+                "feature"
+            )
+    of = f"the noise of {candidate.name!r}"
+    return lambda point: still_common(widths(point), 1, of, "Sample by pm.sample()") ** -2.0
 
 
 def _check_view(check: DensityCheck, candidate: _Candidate, view: FactorView) -> None:

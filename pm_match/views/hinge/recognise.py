@@ -14,9 +14,15 @@ import pymc as pm
 from numpy.typing import NDArray
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, MvNormalRV, NormalRV
 
-from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters
+from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, parameters
 from pm_match.reading.context import Context, Prior
-from pm_match.reading.densities import common, log_normal, same, still_common
+from pm_match.reading.densities import (
+    common,
+    log_normal,
+    must_be_analytic,
+    same,
+    still_common,
+)
 from pm_match.reading.parts import Part, Point
 from pm_match.reading.probe import at_each, held_matrices, log_densities
 from pm_match.views.hinge import HingeParts, fourier_values, read_hinge
@@ -87,7 +93,7 @@ class HingeModel(Part):
 
     def prior_precision(self, point: Point) -> float:
         """Evaluate v, the precision of the coefficients' prior."""
-        of, advice = repr(self.coefficients), "Sample them by pm.NUTS"
+        of, advice = f"the prior of {self.coefficients!r}", "Sample them by pm.NUTS"
         return float(still_common(self._prior(point)[1], 0, of, advice))
 
     def precision_prior(self, point: Point) -> tuple[float, float]:
@@ -248,6 +254,7 @@ def _check_coefficients(context, rv, declared, candidate, score) -> None:
     """Refuse what is not N(0, 1/v), or what the score is not affine in."""
     name = candidate.name
     context.must_be_plain(candidate, ())
+    must_be_analytic(context, candidate, lambda own: [mean(own)])
     context.ancestry.only_children(candidate, [rv], drawn=True)
     if candidate in context.ancestry.of([declared.C]):
         raise Refusal(f"C depends on {name!r}")

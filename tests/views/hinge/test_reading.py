@@ -239,6 +239,12 @@ def test_frequencies_that_are_left_to_pymc(frequencies, extra, message):
         (lambda: declare(lambda w: (X @ w) * w[0]), "not affine in 'w'"),
         (lambda: declare(w=lambda v: pm.Normal("w", 1.0, tau=v, shape=D)), "prior mean than 0"),
         (
+            lambda: declare(
+                w=lambda v: pm.Normal("w", pt.maximum(pm.Normal("m") - 3.0, 0.0), tau=v, shape=D)
+            ),
+            "'w' depends on free variables by way of 'maximum', which is not analytic",
+        ),
+        (
             lambda: declare(w=lambda v: pm.Normal("w", 0.0, np.arange(1.0, 3.0), shape=D)),
             "more than one prior precision",
         ),
