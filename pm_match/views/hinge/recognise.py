@@ -23,7 +23,8 @@ from pm_match.reading.densities import (
     same,
     still_common,
 )
-from pm_match.reading.parts import Part, Point
+from pm_match.reading.operations import not_analytic
+from pm_match.reading.parts import Part, Point, UnservedModelError
 from pm_match.reading.probe import at_each, held_matrices, log_densities
 from pm_match.views.hinge import HingeParts, fourier_values, read_hinge
 from pm_match.views.hinge.frequencies import FrequencyPrior
@@ -107,8 +108,17 @@ class HingeModel(Part):
         if self.fourier is not None:
             return fourier_values(*self.fourier(point)), None
         assert self._scores is not None
-        at_units, offset = self._scores(point)
-        return at_units, offset
+        features, offset, score, coefficients = self._scores(point)
+        beta = coefficients.reshape(self.shape)
+        size = np.abs(features) @ np.abs(beta) + np.abs(offset) * (1.0 + np.abs(beta).sum())
+        away = score.reshape(offset.shape) - features @ beta - offset
+        if not (np.abs(away) <= 1e-4 * size.max(initial=0.0)).all():
+            raise UnservedModelError(
+                f"the score of {self.name!r}: expected one that is affine in "
+                f"{self.coefficients!r}, as it was wherever the model was read; found a draw at "
+                "which it is not. Sample them by pm.NUTS"
+            )
+        return features, offset
 
     def start(self, rng: np.random.Generator, point: Point) -> dict[str, NDArray]:
         """Start from no coefficients, and frequencies that turn vectors by about one radian."""
@@ -315,7 +325,7 @@ def _hinge_model(context, rv, declared, labels, candidate, score):
             refused[frequencies.name] = str(refusal)
     scores = None
     if fourier is None:
-        scores = context.at(_at_units(declared, candidate, shape))
+        scores = context.at([*_at_units(declared, candidate, shape), declared.score, candidate])
     part = HingeModel(
         name=rv.name,
         coefficients=candidate.name,
@@ -376,6 +386,8 @@ def _fourier(context: Context, declared: HingeParts, candidate: RV, score: _Scor
     shapes = [context.shapes[rv.name] for rv in others]
     if (
         len(others) in (1, 2)
+        # What is cut off has these features in places only.
+        and not not_analytic(context.model, [declared.score])
         and all(map(len, shapes))
         and not any(map(context.transformed, others))
     ):

@@ -196,6 +196,7 @@ def test_multivariate_normal_frequencies(which):
     ("scaled", "what"),
     [
         (lambda h, omega: pmm.fourier_features(2.0 * h, omega), "scaled vectors"),
+        (lambda h, omega: pmm.fourier_features(h.clip(-99.0, 99.0), omega), "clipped vectors"),
         (lambda h, omega: pmm.fourier_features(h, omega)[:, ::-1], "another order"),
         (lambda h, omega: pmm.fourier_features(h, omega) * np.sqrt(2.0), "another scale"),
     ],
@@ -400,16 +401,32 @@ def test_scores_that_are_affine_in_places_only(score):
     assert "not affine in 'w'" in read(declare(score)).refusals["label"]
 
 
+@pytest.mark.parametrize(
+    "score",
+    [
+        lambda w, b: pt.switch(b > 9.0, (X @ w) ** 2, X @ w),
+        lambda w, b: X @ w + pt.maximum(b - 9.0, 0.0) * w[0] ** 2,
+    ],
+)
+def test_a_score_that_is_not_affine_at_a_draw_stops_the_chain(score):
+    part = only(model := declare(lambda w: score(w, pm.Normal("b"))))
+    point = random_point(model)
+    part.design(point)
+    with pytest.raises(UnservedModelError, match=r"'label': expected .* affine in 'w', .* pm.NUTS"):
+        part.design(point | {"b": np.array(10.0)})
+
+
 def test_an_offset_may_be_large():
-    part = only(declare(lambda w: X @ w + 1e9))
-    design, offset = part.design({})
+    part = only(model := declare(lambda w: X @ w + 1e9))
+    design, offset = part.design(random_point(model))
     np.testing.assert_allclose(design, X, atol=1e-6)
     np.testing.assert_array_equal(offset, np.full((N, 1), 1e9))
 
 
 def test_a_positive_variable_in_the_score():
     model = declare(lambda w: (X @ w) * pt.sqrt(pm.HalfNormal("b")))
-    np.testing.assert_allclose(only(model).design({"b_log__": np.array(0.6)})[0], X * np.exp(0.3))
+    point = random_point(model) | {"b_log__": np.array(0.6)}
+    np.testing.assert_allclose(only(model).design(point)[0], X * np.exp(0.3))
 
 
 def test_labels_in_a_data_container():
