@@ -1,9 +1,8 @@
 """What the declared models have in common: priors on the weights of clusters, and links."""
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -233,7 +232,7 @@ def declare_links(links: Links, names: Sequence[str], what: str = "links") -> No
 
 def _positions(name: str, given: Any, what: str) -> Any:
     """Give positions for labels, which are text; leave what are none. One object may be alone."""
-    if isinstance(given, str | Integral):
+    if isinstance(given, str) or not isinstance(given, Iterable):
         given = [given]
     if any(
         isinstance(entry, Sequence | np.ndarray) and not isinstance(entry, str) for entry in given

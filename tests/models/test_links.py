@@ -27,6 +27,8 @@ def test_whole_numbers_are_positions_and_text_is_labels():
     assert linked({"a": ["u", "w"], "b": ["20", "0"]}) == [[0, 4], [2, 6]]
     assert linked({"a": np.array(["u", "w"]), "b": pd.Series([1, 3])}) == [[0, 4], [2, 6]]
     assert linked({"a": "w", "b": 1}) == linked({"a": 2, "b": "20"}) == [[2, 4]]
+    days = pd.date_range("2020-01-01", periods=3)
+    assert linked({"a": days[2], "b": 1}, labels=days) == [[2, 4]]
 
 
 def test_cells_of_a_frame_are_labels_even_if_numbers():
