@@ -221,12 +221,17 @@ def _transform(variable: TensorVariable, model: Model) -> list[str]:
 
 def _precision(sigma: Any) -> Any:
     """Give the precision that PyMC made a standard deviation of: abs(tau) ** -0.5 * sign(tau)."""
+    parts: list[Any] = []
     for name in ("mul", "pow", "abs"):
         sigma = _seen_through(sigma)
         if sigma.owner is None or _name(sigma.owner.op) != name:
             return None
-        sigma = sigma.owner.inputs[0]
-    return sigma
+        sigma, *others = sigma.owner.inputs
+        parts += others
+    sign, power = _seen_through(parts[0]), _constant(parts[-1])
+    if len(parts) > 2 or sign.owner is None or _name(sign.owner.op) != "sign":
+        return None
+    return sigma if np.all(power == -0.5) else None
 
 
 def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = False) -> str:
@@ -251,7 +256,9 @@ def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = 
         return f"{name}.dist({', '.join(told)})"
     name = _name(op)
     if isinstance(op, DimShuffle) and op.is_transpose:
-        return f"{_expression(inputs[0], model)}.T"
+        order = op.new_order
+        how = "T" if order == tuple(range(len(order)))[::-1] else f"transpose{order}"
+        return f"{_expression(inputs[0], model)}.{how}"
     if name in _SILENT or name.startswith(("cast", "convert")):
         return _expression(inputs[0], model)
     if name == "second":  # a shape, and what has it

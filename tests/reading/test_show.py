@@ -152,6 +152,11 @@ def test_zeros_of_each_cluster_and_mixtures_are_told(capsys):
         'e = pm.Censored("e", pm.StudentT.dist(nu=3, mu=0, sigma=1), 0, 1)',
         'g = pm.Data("g", …)',
         'f = pm.Deterministic("f", (g @ g.T))',
+        'h = pm.Data("h", …)',
+        'i = pm.Deterministic("i", h.transpose(0, 2, 1))',
+        'j = pm.Normal("j", mu=0, sigma=((abs(p[…]) ** 0.5) * 2))',
+        'k = pm.Normal("k", mu=0, sigma=((abs(p[…]) ** -0.5) * 2))',
+        'l = pm.Normal("l", mu=0, sigma=((abs(p[…]) ** 0.5) * sign(p[…])))',
     ]
     with pm.Model() as model:
         w = pm.Dirichlet("w", [1.0, 1.0])
@@ -165,6 +170,11 @@ def test_zeros_of_each_cluster_and_mixtures_are_told(capsys):
         pm.Censored("e", pm.StudentT.dist(3.0), lower=0.0, upper=1.0)
         g = pm.Data("g", np.ones((2, 2)))
         pm.Deterministic("f", g @ g.T)
+        pm.Deterministic("i", pm.Data("h", np.ones((2, 2, 2))).transpose(0, 2, 1))
+        # None of these is a precision's.
+        pm.Normal("j", 0.0, pt.abs(p[0]) ** 0.5 * 2.0)
+        pm.Normal("k", 0.0, pt.abs(p[0]) ** -0.5 * 2.0)
+        pm.Normal("l", 0.0, pt.abs(p[0]) ** 0.5 * pt.sign(p[0]))
     pmm.show(model)
     assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:]] == told
 
