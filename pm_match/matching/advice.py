@@ -97,7 +97,7 @@ def _on_groups(chains: pd.DataFrame) -> list[str]:
 
 _REMEDY = (
     "Chains in different modes do not mix by being longer: look for the best mode with more "
-    "searches (find_matching), tune for longer, or keep the best chain (best_chain)."
+    "searches (find_matching), tune for longer, or take clusters of the best chain (best_chain)."
 )
 
 

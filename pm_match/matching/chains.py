@@ -15,8 +15,9 @@ _BEYOND = 2.0
 def best_chain(idata: xr.DataTree) -> xr.DataTree:
     """Keep only the chain with the highest mean of the collapsed log joint.
 
-    Do not average chains that settle in different modes. The papers run several and keep the one
-    with the highest likelihood. The result says nothing about the other modes.
+    Clusters of chains that settle in different modes have no average. The papers run several and
+    keep the one with the highest likelihood. The result says nothing about the other modes, so that
+    its probabilities are mostly too sure.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def diagnose(
     <BLANKLINE>
     - The chains found different matchings: chain 0; chain 1. Chains in different modes do not
     mix by being longer: look for the best mode with more searches (find_matching), tune for
-    longer, or keep the best chain (best_chain).
+    longer, or take clusters of the best chain (best_chain).
     - R-hat is larger than 1.01 for distance from a partition (inf), worst of 21 pairs: a 0, b 0
     (inf): the chains do not agree (inf: stuck at different values).
     """

@@ -31,7 +31,8 @@ def verdict(
     sets = read_sets(idata, None, group, sample_dims)
     one_draw = sets[0].n_draws == 1
     told = read_draws(idata, group)[sample_dims[0]].to_numpy()
-    averaged = chain is not None and len(told) > 1
+    # Draws of other matchings say nothing of the clusters of this one.
+    of_it = not one_draw and (chain is None or len(told) == 1)
     lines = []
     for draws in sets:
         of = "" if len(sets) == 1 else f"{set_title(draws.title)}: "
@@ -44,11 +45,11 @@ def verdict(
             lines.append(
                 f"{of}Most objects are in no cluster. Without relevance, every object is in one."
             )
-        elif not (one_draw or averaged) and chance_of(draws).uninformative:
+        elif of_it and chance_of(draws).uninformative:
             lines.append(
                 f"{of}The clusters hardly tell objects apart, so a match says little about a pair."
             )
-        elif not one_draw and len(sizes) == 1 and not (inside["confidence"] > SURE).any():
+        elif of_it and len(sizes) == 1 and not (inside["confidence"] > SURE).any():
             lines.append(
                 f"{of}Draws often keep apart what is in one cluster here: "
                 "partition_estimate(loss='ari') divides more."

@@ -112,6 +112,8 @@ def test_of_chains_of_two_minds_clusters_are_not_averaged_but_probabilities_are(
     assert found.format(1, 0) in result.report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert result.probability("a", "b 2").sel(a_object=0, b_2_object=3) == pytest.approx(1 / 3)
     assert (result.objects["confidence"] < 0.9).all()
+    whole = drawn([lambda name: 0 * sure(name), sure, sure], log_joint=(50.0, 0.0, 0.0))
+    assert [line[:10] for line in whole.verdict()] == ["1 of 1 clu", "The chains"]
     other = drawn([sure, turned, turned], log_joint=(0.0, 50.0, 49.0))
     assert found.format(2, 1) in other.verdict()[1]
     assert other.probability("a", "b 2").sel(a_object=0, b_2_object=3) == pytest.approx(1 / 3)
