@@ -9,14 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.plots.canvas import (
-    SMALL,
-    as_they_are,
-    counted,
-    drawn_name,
-    drawn_names,
-    panels,
-)
+from pm_match.plots.canvas import SMALL, as_they_are, counted, drawn_name, drawn_names, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:

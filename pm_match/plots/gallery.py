@@ -10,12 +10,7 @@ import xarray as xr
 
 from pm_match import datasets
 from pm_match.checks import check_count
-from pm_match.plots.canvas import (
-    SMALL,
-    as_they_are,
-    drawn_name,
-    panels,
-)
+from pm_match.plots.canvas import SMALL, as_they_are, drawn_name, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:

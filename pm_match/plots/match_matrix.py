@@ -12,14 +12,7 @@ from pm_match.matching.draws import PREFIX, assignment_pairs
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.match_probability import read_pair
 from pm_match.matching.set_draws import full_names, read_sets
-from pm_match.plots.canvas import (
-    as_they_are,
-    counted,
-    drawn_name,
-    mark_clusters,
-    panels,
-    pyplot,
-)
+from pm_match.plots.canvas import as_they_are, counted, drawn_name, mark_clusters, panels, pyplot
 from pm_match.plots.labels import by_match, names_of
 
 if TYPE_CHECKING:

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import (
-    as_they_are,
-    drawn_name,
-    panels,
-)
+from pm_match.plots.canvas import as_they_are, drawn_name, panels
 from pm_match.plots.network_labels import edges_of, labels_by_type
 from pm_match.plots.network_layout import apart, layouts_of, shade_of
 
