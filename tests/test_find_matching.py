@@ -267,9 +267,12 @@ def test_interrupted_it_returns_the_best_of_what_is_finished(model, interrupted_
         pmm.find_matching(model, starts=5, random_seed=4, progressbar=False, cores=1)
 
 
-@pytest.mark.parametrize(("model", "gap"), [("table_clusters", 1.0), ("aligned_clusters", 25.0)])
+@pytest.mark.parametrize(
+    ("model", "gap"),
+    [("table_clusters", 1.0), ("aligned_clusters", 25.0), ("projected_clusters", 25.0)],
+)
 def test_parameters_of_known_labels_are_as_good_as_those_of_found_ones(model, gap):
-    """Of table clusters they are maximised, of aligned ones drawn."""
+    """Of table clusters they are maximised, of others drawn."""
     rng = np.random.default_rng(0)
     centre, of_a, of_b = 4.0 * rng.normal(size=(4, 3)), np.arange(60) % 4, np.arange(40) % 4
     turn = 2.0 * np.linalg.qr(rng.normal(size=(3, 3)))[0]

@@ -417,12 +417,16 @@ class TestNetworks:
             pmm.prepare(lists)
         rows, columns = "abcdefghij", "klmnopqrst"
         pairs = [(one, other) for one in rows for other in columns if one != "c" or other > "p"]
-        with pytest.warns(UserWarning, match="are never the same in two rows; if rows are edges"):
+        never = "are never the same in two rows; if rows are edges"
+        with pytest.warns(UserWarning, match=never):
             pmm.prepare(dict.fromkeys("ab", edges(*pairs)))
-        ratings = {name: edges(*[("low", "high"), ("high", "low")] * 9) for name in "ab"}
+        ratings = [("low", "high"), ("high", "low")] * 9
+        few = [pair for pair in pairs if pair[1] < "p"]
         with warnings.catch_warnings():
             warnings.filterwarnings("error", said)
-            pmm.prepare(ratings)
+            warnings.filterwarnings("error", f".*{never}")
+            for own in (ratings, few, [*pairs, pairs[0]]):
+                pmm.prepare(dict.fromkeys("ab", edges(*own)))
 
     def test_links_name_networks_of_one_type(self):
         lists = {name: edges(("x", "u"), ("u", "y"), ("x", "y")) for name in "ab"}

@@ -183,6 +183,7 @@ def test_categories_that_are_spelled_in_two_ways_are_warned_of():
         warnings.simplefilter("error")
         declared(["m", "M", "f"], ["M", "f", "m"])
         declared(["m", "M", "f"], ["M", "f", "f"])
+        declared(["m", "M", "f"], ["m", "f", "f"])
         declared(["< 5", "> 5"], ["> 5", "< 5"])
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from matplotlib.text import Text
 
 from pm_match import plots
 from pm_match.plots.canvas import drawn_names
@@ -81,17 +82,30 @@ def test_long_names_lose_their_middle_and_leave_room():
     assert all(not bar.bbox.overlaps(tick.get_window_extent()) for tick in numbers)
 
 
-@pytest.mark.parametrize("plot", [plots.plot_match_matrix, plots.plot_alluvial])
+LONG_NAMES = [f"{k} a domain whose name {'goes on and on ' * 20}" for k in range(2)]
+LONG = xr.Dataset({f"cluster_{own}": (own, np.zeros(4, int)) for own in LONG_NAMES})
+TABLES = {own: np.arange(16.0).reshape(4, 4) for own in LONG_NAMES}
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [
+        lambda: plots.plot_match_matrix(LONG.expand_dims(chain=1, draw=2)),
+        lambda: plots.plot_alluvial(LONG),
+        lambda: plots.plot_clusters(LONG, TABLES),
+        lambda: plots.plot_confusion(LONG, {own: [0, 0, 1, 1] for own in LONG_NAMES}),
+        lambda: plots.plot_gallery(LONG, TABLES, image_of=lambda own: own.reshape(4, 2, 2)),
+        lambda: plots.plot_matched_data(LONG, TABLES),
+        lambda: plots.plot_networks(LONG.rename({own: f"{own}_node" for own in LONG}), TABLES),
+    ],
+)
 def test_long_names_of_domains_lose_their_middle(plot):
-    names = [f"{k} a domain whose name {'goes on and on ' * 20}" for k in range(2)]
-    found = xr.Dataset({f"cluster_{own}": (own, np.zeros(4, int)) for own in names})
-    figure = plot(found if plot is plots.plot_alluvial else found.expand_dims(chain=1, draw=2))
+    figure = plot()
     figure.canvas.draw()
-    for axis in figure.axes[:1]:
-        texts = [axis.xaxis.label, axis.yaxis.label, *axis.get_xticklabels()]
-        assert any(text.get_text().startswith("0 a domain w…") for text in texts)
-        for box in (text.get_window_extent() for text in texts if text.get_text()):
-            assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    texts = [own for own in figure.findobj(Text) if "a domain w" in own.get_text()]
+    assert any(own.get_text().startswith("0 a domain w…") for own in texts)
+    for box in (own.get_window_extent() for own in texts):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
 
 
 def test_dates_have_hours_only_if_they_differ_in_them():
