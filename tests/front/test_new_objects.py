@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import pm_match as pmm
 from pm_match.front.new_objects import as_the_model_takes_them
@@ -191,3 +192,26 @@ def test_given_clusters_place_new_objects_too():
     found = result.assign("b", table.iloc[:3])
     partners = found["partner_a"].str[1:].astype(int) % 3
     assert partners.tolist() == [0, 1, 2]
+
+
+def test_all_chains_count_alike_where_they_disagree():
+    """Of new objects, missing values and classes: in one chain, labels of a table are turned."""
+    here, there = customers([0, 1, 2] * 5), customers([0, 1, 2] * 4)
+    there.loc[0, "visits"] = np.nan
+    options = {"id": "sku", "columns": {"note": "ignore"}, "classes": {"here": list("abc") * 5}}
+    own = pmm.match({"here": here, "there": there}, model="mixture", **options, **DRAWS)
+    posterior = own.idata["posterior"].to_dataset().copy(deep=True)
+    posterior["cluster_there"][1] = (posterior["cluster_there"][1] + 1) % 3
+    idata = own.idata.copy()
+    idata["posterior"] = xr.DataTree(posterior)
+    trees = [idata, *(idata.isel(chain=[k], missing_dims="ignore") for k in range(2))]
+    results = [pmm.MatchResult(tree, own.model, own.prepared) for tree in trees]
+    assert "chain" in results[0].labels.attrs
+    density, *each = (found.assign("there", here[:3])["log_predictive"] for found in results)
+    np.testing.assert_allclose(density, np.logaddexp(*each) - np.log(2))
+    filled = [found.impute(random_seed=1, progressbar=False)["there"] for found in results]
+    visits, *each = (found["visits"].iloc[0] for found in filled)
+    assert abs(visits - np.mean(each)) < 0.5 < 2.0 < abs(np.diff(each))
+    sure = [found.classes().query("domain == 'there'")["probability"] for found in results]
+    assert (sure[0] < 0.6).all()
+    assert (np.array(sure[1:]) > 0.9).all()
