@@ -44,8 +44,8 @@ class MatchResult:
 
     If chains found different matchings, the clusters are those of the best chain (`best_chain`), as
     an average over different matchings describes none of them. All probabilities are averages
-    over all chains, each counting alike: that of the best chain alone would be too sure. The
-    verdict says so.
+    over all chains, each counting alike (of new objects, by how well it predicts them): that of the
+    best chain alone would be too sure. The verdict says so.
 
     Parameters
     ----------
