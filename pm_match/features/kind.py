@@ -63,7 +63,7 @@ class FeatureVectors(Kind):
 
     def search(self, component: Component):
         """Match the domains' clusters, with projections fitted or drawn."""
-        named = any(clustering.named for clustering in component.clusterings)
         if all(features.only_projections for features in component.of(Features)):
+            named = any(clustering.named for clustering in component.clusterings)
             return None if named else plain.search
-        return tables.search_known if named else tables.search
+        return tables.search

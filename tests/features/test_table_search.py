@@ -159,3 +159,20 @@ def test_search_finds_plain_clusters_and_repeats_itself(truth, model):
         assert pmm.metrics.adjusted_rand_index(truth, labels) > 0.95
     first, again = (draw["starts"].to_dataset().drop_vars("seconds") for draw in found)
     assert first.equals(again)
+
+
+def test_known_labels_name_the_clusters_that_are_proposed():
+    """Of a regular polygon all turns have the same shape: labels alone tell them apart."""
+    rng, corners = np.random.default_rng(0), 2.0 * np.pi * np.arange(7) / 7
+    centre = 4.0 * np.column_stack([np.cos(corners), np.sin(corners), np.zeros(7)])
+    turn = orthogonal(rng, 3)
+    truth = {name: np.append(np.arange(7), rng.integers(7, size=80)) for name in "ab"}
+    domains = {"a": centre[truth["a"]], "b": centre[truth["b"]] @ turn}
+    domains = {name: x + 0.5 * rng.normal(size=x.shape) for name, x in domains.items()}
+    known = {name: np.where(np.arange(len(own)) < 7, own, -1) for name, own in truth.items()}
+    model = pmm.models.table_clusters(domains, n_clusters=10, known=known)
+    found = pmm.find_matching(model, starts=3, random_seed=1, progressbar=False)
+    assert np.ptp(found["starts"]["log_joint"].to_numpy()) < 1.0
+    labels = {name: found["posterior"][f"cluster_{name}"].to_numpy()[0, 0] for name in truth}
+    assert all((own[:7] == np.arange(7)).all() for own in labels.values())
+    assert pmm.metrics.adjusted_rand_index(truth, labels) > 0.95

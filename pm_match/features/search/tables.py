@@ -15,6 +15,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.features.emission import Emission, draw_missing
@@ -25,9 +26,9 @@ from pm_match.features.search.maximise import Maximiser, maximiser_of
 from pm_match.features.search.mixture_path import Mixture, cluster_means, mixture_path
 from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.polar import polar_factor
+from pm_match.reading.parts import Clustering
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import climb_objects, climbs, compiled_ahead, renamed
-from pm_match.search.recipe import any_kinds
+from pm_match.search.coarse import climb_objects, renamed
 
 # The most clusters looked for in one domain, and objects there are at least for each.
 _MOST = 16
@@ -69,15 +70,6 @@ def search(chain: Chain, number: int, rng: np.random.Generator) -> None:
     """
     for features in chain.components[number].of(Features):
         leave_at_best(chain, number, features, propose(chain, number, features, rng))
-
-
-@compiled_ahead(climbs)
-def search_known(chain: Chain, number: int, rng: np.random.Generator) -> None:
-    """Bring a chain to a good mode of such a component, some of whose labels are known."""
-    any_kinds(chain, number, rng)
-    for features in chain.components[number].of(Features):
-        here = Proposal(chain.labels(number), [], chain.point)
-        leave_at_best(chain, number, features, [here])
 
 
 def leave_at_best(
@@ -176,12 +168,47 @@ def _proposal(chain, number, features: Features, labels, projections) -> Proposa
     if units.linked:
         # Objects that are linked go where the first of them is.
         everything[place] = everything[place][units.first[units.of_object]]
+    if clustering.named:
+        everything[place] = clustering.respected(
+            _named(clustering, everything[place], not units.linked)
+        )
+        own = [everything[place][where[domain.assignment]] for domain in features.domains]
+        return Proposal(everything, _projections(features, own))
     # Matchings should not differ by how likely the names of their clusters are.
     everything[place], _ = renamed(
         clustering.prior(chain.point), everything[place], clustering.truncation
     )
     everything[place] = clustering.respected(everything[place])
     return Proposal(everything, projections)
+
+
+def _named(clustering: Clustering, labels: NDArray[np.int64], by_domain: bool) -> NDArray[np.int64]:
+    """Name clusters, `labels` (N,), as most of their objects whose labels are known.
+
+    Then those of each domain, if `by_domain`: their matching changes so. Others keep their names
+    where they can.
+    """
+    labels = labels.copy()
+    for where in (slice(None), *(clustering.slices.values() if by_domain else ())):
+        own, known = labels[where], clustering.known[where]
+        votes = 0.1 * np.eye(clustering.truncation)
+        seen = (own >= 0) & (known >= 0)
+        np.add.at(votes, (own[seen], known[seen]), 1.0)
+        _, name_of = linear_sum_assignment(votes, maximize=True)
+        labels[where] = np.where(own >= 0, name_of[own], own)
+    return labels
+
+
+def _projections(
+    features: Features, labels: Sequence[NDArray[np.int64]]
+) -> list[NDArray[np.float64]]:
+    """Give projections (M_d, K) to begin with, of matched clusters: `labels` (N_d,) of domains."""
+    used, codes = np.unique(np.concatenate(labels), return_inverse=True)
+    ends = np.cumsum([len(own) for own in labels])[:-1]
+    pairs = zip(features.domains, np.split(codes, ends), strict=True)
+    found = [cluster_means(completed(d.data), own, len(used)) for d, own in pairs]
+    means, sizes = zip(*found, strict=True)
+    return common_shape(means, sizes, features.n_factors)[1]
 
 
 def turned(chain: Chain, features: Features, projections: Sequence[NDArray]) -> dict[str, NDArray]:
