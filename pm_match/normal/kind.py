@@ -63,7 +63,4 @@ class NormalClusters(Kind):
     def search(self, component: Component):
         """Start at k-means of whitened views, or of domains that are aligned, and climb."""
         aligned = [own.aligned for own in component.of(Normals)]
-        own = search_aligned.search if len(aligned) == 1 and aligned[0] else search.search
-        named = any(clustering.named for clustering in component.clusterings)
-        # Clusters of k-means have no names.
-        return None if named and own is search.search else own
+        return search_aligned.search if len(aligned) == 1 and aligned[0] else search.search

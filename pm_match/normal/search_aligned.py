@@ -84,17 +84,11 @@ def _put(chain: Chain, state: NormalsState, maps: Sequence[Map]) -> None:
 def _labels(
     rng: np.random.Generator, chain: Chain, number: int
 ) -> Iterator[list[NDArray[np.int64]]]:
-    """Propose labels: k-means of all domains' objects, aligned as the chain's point says.
-
-    Where some labels are known, those that the chain has, as clusters of k-means have no names.
-    """
+    """Propose labels: k-means of all domains' objects, aligned as the chain's point says."""
     state = chain.loaded(number)
     (own,) = state.of_kind(NormalsState)
     place = own.normals.clustering
     clustering = chain.components[number].clusterings[place]
-    if clustering.named:
-        yield state.found()
-        return
     units = state.units[place]
     points = own.evidence.rows.means(own.evidence.values)
     seen = np.repeat(own.evidence.rows.size[:, None] > 0.0, points.shape[1], axis=1)
