@@ -84,22 +84,24 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool, chain: int | None) -> It
     if one_draw and n == 1:
         yield "This is the best matching found. Sample to see how sure it is."
         return
-    if groups.nunique() > 1 and len(told) > 1 and chain is not None:
-        yield (
-            f"{_found(groups, chain)}. Probabilities are averages over all chains: where their "
-            "matchings differ, little is sure. A few links can tell."
-        )
-        return
-    if groups.nunique() > 1 and len(told) > 1:
-        yield (
-            "The chains disagree. Probabilities here are averages over different matchings, and "
-            "may describe none of them: see the diagnosis."
-        )
-        return
+    chain = told[0] if len(told) == 1 else chain
     if groups.nunique() > 1:
+        if chain is None:
+            yield (
+                "The chains disagree. Probabilities here are averages over different matchings, "
+                "and may describe none of them: see the diagnosis."
+            )
+            return
+        others = (
+            "Its probabilities leave out the other matchings, which may be right too"
+            if len(told) == 1
+            else "Probabilities are averages over all chains: where their matchings differ, little "
+            "is sure"
+        )
         yield (
-            f"{_found(groups, told[0])}. Its probabilities leave out the other "
-            "matchings, which may be right too. A few links can tell."
+            f"The chains disagree: {int((groups == groups[chain]).sum())} of {n} found the "
+            f"matching reported here, that of chain {chain}, which has the highest log joint. "
+            f"{others}. A few links can tell."
         )
         return
     if n == 1:
@@ -111,15 +113,6 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool, chain: int | None) -> It
     if n_advice:
         said = "one remark" if n_advice == 1 else f"{n_advice} remarks"
         yield f"The diagnosis has {said} on the sampling. More draws may settle this."
-
-
-def _found(groups: pd.Series, chain: int) -> str:
-    """Say how many chains found what is reported, and which."""
-    alike = int((groups == groups[chain]).sum())
-    return (
-        f"The chains disagree: {alike} of {len(groups)} found the matching reported here, that of "
-        f"chain {chain}, which has the highest log joint"
-    )
 
 
 def _count(n: int, noun: str) -> str:

@@ -131,7 +131,7 @@ def test_judge_prefers_the_truth(truth, model):
             strict=True,
         )
         _, projections = common_shape(means, sizes, features.n_factors)
-        proposals.append(tables._proposal(chain, 0, features, labels, projections))
+        proposals.append(tables._proposal(chain, 0, features, labels, projections, values))
     best = tables.judged(chain, 0, features, proposals)
     everything = np.concatenate(truth)
     assert pmm.metrics.adjusted_rand_index({"": everything}, {"": best.labels[0]}) == 1.0
@@ -145,8 +145,8 @@ def test_names_are_in_the_order_that_the_prior_likes(model):
     features = chain.components[0].of(Features)[0]
     sizes = (5, 10, 15, 50)
     labels = [np.repeat(np.arange(4), sizes)] * 2
-    projections = [np.eye(4)] * 2
-    proposal = tables._proposal(chain, 0, features, labels, projections)
+    values = [d.data.values for d in features.domains]
+    proposal = tables._proposal(chain, 0, features, labels, [np.eye(4)] * 2, values)
     assert np.bincount(proposal.labels[0]).tolist() == [100, 30, 20, 10]
 
 

@@ -108,7 +108,7 @@ def propose(
             matched = [m[chosen] for m, chosen in zip(means, maps, strict=True)]
             weights = [s[chosen] for s, chosen in zip(sizes, maps, strict=True)]
             _, projections = common_shape(matched, weights, features.n_factors)
-            found.append(_proposal(chain, number, features, labels, projections))
+            found.append(_proposal(chain, number, features, labels, projections, values))
     return found
 
 
@@ -157,7 +157,7 @@ def completed(data: MaskedTable) -> NDArray[np.float64]:
     return values
 
 
-def _proposal(chain, number, features: Features, labels, projections) -> Proposal:
+def _proposal(chain, number, features: Features, labels, projections, values) -> Proposal:
     """Propose labels of the domains with features, others staying as they are."""
     place = features.clustering
     clustering = chain.components[number].clusterings[place]
@@ -173,7 +173,7 @@ def _proposal(chain, number, features: Features, labels, projections) -> Proposa
             _named(clustering, everything[place], not units.linked)
         )
         own = [everything[place][where[domain.assignment]] for domain in features.domains]
-        return Proposal(everything, _projections(features, own))
+        return Proposal(everything, _projections(values, own, features.n_factors))
     # Matchings should not differ by how likely the names of their clusters are.
     everything[place], _ = renamed(
         clustering.prior(chain.point), everything[place], clustering.truncation
@@ -200,15 +200,14 @@ def _named(clustering: Clustering, labels: NDArray[np.int64], by_domain: bool) -
 
 
 def _projections(
-    features: Features, labels: Sequence[NDArray[np.int64]]
+    values: Sequence[NDArray[np.float64]], labels: Sequence[NDArray[np.int64]], n_factors: int
 ) -> list[NDArray[np.float64]]:
     """Give projections (M_d, K) to begin with, of matched clusters: `labels` (N_d,) of domains."""
     used, codes = np.unique(np.concatenate(labels), return_inverse=True)
     ends = np.cumsum([len(own) for own in labels])[:-1]
-    pairs = zip(features.domains, np.split(codes, ends), strict=True)
-    found = [cluster_means(completed(d.data), own, len(used)) for d, own in pairs]
-    means, sizes = zip(*found, strict=True)
-    return common_shape(means, sizes, features.n_factors)[1]
+    pairs = zip(values, np.split(codes, ends), strict=True)
+    means, sizes = zip(*(cluster_means(x, own, len(used)) for x, own in pairs), strict=True)
+    return common_shape(means, sizes, n_factors)[1]
 
 
 def turned(chain: Chain, features: Features, projections: Sequence[NDArray]) -> dict[str, NDArray]:
