@@ -15,7 +15,6 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.features.emission import Emission, draw_missing
@@ -188,6 +187,8 @@ def _named(clustering: Clustering, labels: NDArray[np.int64], by_domain: bool) -
     Then those of each domain, if `by_domain`: their matching changes so. Others keep their names
     where they can.
     """
+    from scipy.optimize import linear_sum_assignment
+
     labels = labels.copy()
     for where in (slice(None), *(clustering.slices.values() if by_domain else ())):
         own, known = labels[where], clustering.known[where]
