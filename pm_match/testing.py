@@ -22,7 +22,7 @@ from pm_match.clusters.split_merge import new_scratch, split_or_merge
 from pm_match.clusters.sweep import rename, sweep
 from pm_match.numerics.kernels import entry, template
 from pm_match.reading import read
-from pm_match.reading.declared_draws import declared_density
+from pm_match.reading.declared_draws import DeclaredDensity
 from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import entered_density, initial_point, over_points
 
@@ -314,7 +314,7 @@ def check_declared_density(model: Model, *, seed: int = 0, n_points: int = 5) ->
     `log_conditional`.
     """
     state, rng = collapsed_of(model), np.random.default_rng(seed)
-    declared = declared_density(model, state.component)
+    declared = DeclaredDensity.of_component(model, state.component)
     for _ in range(n_points):
         point = random_point(model, rng, state)
         labels = state.labels(point)

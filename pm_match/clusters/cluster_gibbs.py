@@ -12,7 +12,7 @@ from pm_match.checks import check_count
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.step import PartitionStep, occupancy, statistics
 from pm_match.clusters.units import Units
-from pm_match.reading.declared_draws import looked_at
+from pm_match.reading.declared_draws import DeclaredDensity
 from pm_match.reading.parts import Component
 
 
@@ -122,7 +122,6 @@ class ClusterGibbs(PartitionStep):
 
     def _prepare(self) -> None:
         super()._prepare()
-        self._n_steps = 0
         self._collapsed = Collapsed.of(self.model, self.part)
         # Now, and not by every process that samples, in what it takes for time to sample.
         for kernel, signature in self._collapsed.kernels():
@@ -158,16 +157,20 @@ class ClusterGibbs(PartitionStep):
             "moved": moved / (n_sweeps * collapsed.n_objects),
             **fractions,
         }
-        self._n_steps += 1
-        if looked_at(self._n_steps):
-            collapsed.check_draw(self.model, new)
+        self._look(new)
         return new, [stats]
+
+    def _density(self) -> DeclaredDensity:
+        return DeclaredDensity.of_component(self.model, self.part)
+
+    def _check_draw(self, declared, point) -> None:
+        self._collapsed.check_draw(declared, point)
 
     def _start(self, labels):
         """Disperse a start that says nothing."""
         if self.started:
             return labels
-        self.started, self._n_steps = True, 0
+        self.started = True
         return [
             clustering.respected(random_labels(self.rng, own, clustering.truncation))
             if len(np.unique(label[clustering.known < 0])) == 1

@@ -27,7 +27,7 @@ from pm_match.clusters.sweep import (
 from pm_match.clusters.units import Units, units
 from pm_match.numerics.ahead import Job, compile_ahead, job
 from pm_match.progress import say
-from pm_match.reading.declared_draws import check_draw, declared_density, least_rounding
+from pm_match.reading.declared_draws import DeclaredDensity
 from pm_match.reading.evidence import Point
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component, UnservedModelError
@@ -335,23 +335,18 @@ class Collapsed:
         for evidence in self._some(everything):
             evidence.draw(rng, point, new)
 
-    def check_draw(self, model: Model, point: Point) -> None:
+    def check_draw(self, declared: DeclaredDensity, point: Point) -> None:
         """Raise `UnservedModelError` if a draw has another density than the declared one.
 
-        `point`: to which the state has been drawn. Where a kind of evidence has no
-        `log_conditional`, only scores are looked at.
+        `declared`: the density, of the component; `point`: to which the state has been drawn. Where
+        a kind of evidence has no `log_conditional`, only scores are looked at.
         """
-        kept = self.component.workspace
-        if "rounding" not in kept:
-            kept["rounding"] = least_rounding(model)
         with suppress(NotImplementedError), np.errstate(all="ignore"):
             found = [points.log_labels(point) for points in self.points]
             for own in self.evidence:
                 found += [own.log_evidence(), own.log_conditional(point)]
-            if "declared density" not in kept:
-                kept["declared density"] = declared_density(model, self.component)
-            check_draw(kept["declared density"], self.component, point, found, kept["rounding"])
-        self._check_scores(point, 10.0 * kept["rounding"])
+            declared.check(point, found)
+        self._check_scores(point, 10.0 * declared.rounding)
 
     def _check_scores(self, point: Point, least: float) -> None:
         """Raise `RuntimeError` if what a unit scores is not what the log evidence changes by.

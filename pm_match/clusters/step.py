@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.blocking import PointType
 from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import (
     BlockedStep,
@@ -22,6 +23,7 @@ from pm_match.numerics.ahead import Job, compile_ahead
 from pm_match.progress import say
 from pm_match.reading import read
 from pm_match.reading.clusterings import over_weights
+from pm_match.reading.declared_draws import DeclaredDensity, looked_at
 from pm_match.reading.parts import Clustering, Structure, UnservedModelError
 
 
@@ -69,6 +71,8 @@ class PartitionStep(BlockedStep):
     order: ClassVar[int] = 50
     # Whether it maximises where others draw, which makes the chain stochastic EM.
     maximises: ClassVar[bool] = False
+    _n_steps = 0
+    _declared: DeclaredDensity | None = None
 
     def __repr__(self) -> str:
         names = ", ".join(str(variable.name) for variable in self.vars)
@@ -181,6 +185,27 @@ class PartitionStep(BlockedStep):
     def _prepare(self) -> None:
         """Compile and allocate: called at construction, and again in every new process."""
 
+    def _look(self, point: PointType) -> None:
+        """Hold a draw against the declared density, the 2nd, 4th, 8th, 16th, ... of a chain."""
+        self._n_steps += 1
+        if looked_at(self._n_steps):
+            if self._declared is None:
+                self._declared = self._density()
+            with np.errstate(all="ignore"):
+                self._check_draw(self._declared, point)
+
+    def _density(self) -> DeclaredDensity:
+        """Make the declared density of all that a draw enters."""
+        return DeclaredDensity(self.model, self.served(self.part))
+
+    def _check_draw(self, declared: DeclaredDensity, point: PointType) -> None:
+        """Raise `UnservedModelError` if a draw has another density than the declared one."""
+        declared.check(point, self._log_densities(point))
+
+    def _log_densities(self, point: PointType) -> list[float]:
+        """List what `_density` adds up of at a draw, as the model was read."""
+        raise NotImplementedError
+
     def kernels(self) -> list[Job]:
         """List what `step` calls and `_prepare` has not compiled, so that it can be ahead."""
         return []
@@ -215,11 +240,11 @@ class PartitionStep(BlockedStep):
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain."""
         super().setup_chain(rng, tune, draws)
-        self.started = False
+        self.started, self._n_steps = False, 0
         part = self._find(read(self.model))
         if part is not self.part:
             # The model has other data than when the step was made.
-            self.part = part
+            self.part, self._declared = part, None
             self._prepare()
 
     @classmethod

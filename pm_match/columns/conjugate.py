@@ -17,6 +17,7 @@ from pm_match.clusters.points import Writer, from_log_odds
 from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.reading import laws
+from pm_match.reading.densities import log_gamma, log_normal
 
 Arrays = Sequence[NDArray[np.float64]]
 _LOG_2PI = np.log(2.0 * np.pi)
@@ -334,9 +335,7 @@ class NormalGammaPrior(NormalPrior):
     def log_density(self, posterior, parameters):
         """Of means and precisions."""
         (m, k, a, b), (mean, tau) = np.moveaxis(posterior, -1, 0), parameters
-        found = a * np.log(b) - gammaln(a) + (a - 1.0) * np.log(tau) - b * tau
-        found += 0.5 * np.log(k * tau) - 0.5 * _LOG_2PI - 0.5 * k * tau * (mean - m) ** 2
-        return float(found.sum())
+        return float((log_gamma(np.log(tau), a, b) + log_normal(mean, m, k * tau)).sum())
 
     def posterior(self, hyper, held):
         """m, k, a and b, from numbers, means and scatters."""

@@ -5,7 +5,6 @@ from math import log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.features import isometric, projection
@@ -17,6 +16,7 @@ from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marg
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.masked import MaskedTable
 from pm_match.numerics.sums import add_up
+from pm_match.reading.densities import log_gamma
 
 
 class FeatureState(EvidenceState):
@@ -106,9 +106,7 @@ class FeatureState(EvidenceState):
         contributions = Contributions(features.sums(labels)).of(plain.emissions)
         total = 0.0
         if plain.gamma is not None:
-            shape, rate = self.evidence.shared_precision()
-            total += shape * log(rate) - gammaln(shape)
-            total += (shape - 1.0) * log(precision) - rate * precision
+            total += log_gamma(log(precision), *self.evidence.shared_precision())
         own, linear = posterior(contributions, plain.latent_precision)
         setting = plain.given(precision)
         factors, log_scale = self.points.read_factors(point, setting)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pymc.distributions.transforms import CholeskyCovPacked, CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
+from scipy.special import gammaln
 
 from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters, undivided
@@ -214,6 +215,11 @@ def _widths(model: Model, start) -> dict[str, float]:
 def log_normal(x: Any, mean: Any, tau: Any) -> Any:
     """Log density of Normal(mean, tau=tau)."""
     return 0.5 * (np.log(tau) - np.log(2.0 * np.pi)) - 0.5 * tau * (x - mean) ** 2
+
+
+def log_gamma(log_x: Any, shape: Any, rate: Any) -> Any:
+    """Log density of Gamma(shape, rate) at x, given as its log."""
+    return shape * np.log(rate) - gammaln(shape) + (shape - 1.0) * log_x - rate * np.exp(log_x)
 
 
 def common(values: Any, ndim: int = 0) -> NDArray | None:

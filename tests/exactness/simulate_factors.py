@@ -3,7 +3,7 @@
 import numpy as np
 
 import pm_match as pmm
-from tests.exactness.simulate import ModelSimulator
+from tests.exactness.simulate import ModelSimulator, look_away
 
 
 class FactorSimulator(ModelSimulator):
@@ -20,6 +20,7 @@ class FactorSimulator(ModelSimulator):
         self.steps = pmm.steps(model)
         (self.step,) = self.steps
         self.step.setup_chain(self.rng, 0, 0)
+        look_away(self.step)
         self.views = self.step.part.views
         observed = [f"{v.name}_observed" if v.missing else v.name for v in self.views]
         others = [rv for rv in model.observed_RVs if rv.name not in observed]

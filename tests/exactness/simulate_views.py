@@ -6,7 +6,7 @@ import pm_match as pmm
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hinge import fourier_values
 from pm_match.views.hinge.recognise import HingeModel
-from tests.exactness.simulate import ModelSimulator
+from tests.exactness.simulate import ModelSimulator, look_away
 
 
 def log_weights(scores, classes, C):
@@ -36,6 +36,7 @@ class ViewsSimulator(ModelSimulator):
         for step in self.steps:
             step.setup_chain(self.rng, 0, 0)
             step.started = True
+        look_away(*self.steps)
         parts = [step.part for step in self.steps]
         (self.factors,) = [part for part in parts if isinstance(part, FactorModel)]
         self.hinge = next(part for part in parts if isinstance(part, HingeModel))

@@ -1,5 +1,8 @@
 """What chains look at while they sample: the declared density of what they have drawn."""
 
+from collections import Counter
+from functools import partialmethod
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -9,12 +12,17 @@ import pm_match as pmm
 from pm_match import testing
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.evidence import EvidenceState
+from pm_match.clusters.step import PartitionStep
 from pm_match.columns.parts import Columns
 from pm_match.features.state import FeatureState
 from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.normal.conjugate import NormalEvidence
-from pm_match.reading.declared_draws import looked_at
-from tests.declared import columns, features, networks, normals, plain
+from pm_match.reading import read
+from pm_match.views.factors.recognise import FactorModel
+from pm_match.views.hierarchy.recognise import Hierarchy
+from pm_match.views.hinge.labelled_latents import LabelledLatent
+from pm_match.views.hinge.recognise import HingeModel
+from tests.declared import columns, factors, features, hierarchies, networks, normals, plain, views
 
 
 def known_labels():
@@ -86,23 +94,63 @@ def test_the_packages_kinds_pass_what_others_are_asked_for(name):
     testing.check_hyperparameters(model)
 
 
-@pytest.mark.parametrize("name", [*MODELS, "known labels, own weights"])
-def test_draws_have_the_declared_density(name):
+def two_hinges():
+    """Of the same latent vectors, with coefficients of one precision for each class."""
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        latent, loading = pm.Normal("latent", 0.2, 0.9, shape=(6, 2)), pm.Normal("w", shape=(3, 2))
+        pm.Normal("x", latent @ loading.T, 0.6, observed=rng.normal(size=(6, 3)))
+        for name, labels in (("a", [1, -1, 1, -1, 1, -1]), ("b", [-1, -1, 1, 1, 1, -1])):
+            frequencies = pm.Normal(f"frequencies_{name}", 0.3, 0.8, shape=(4, 2))
+            beta = pm.Normal(f"beta_{name}", 0.0, 0.7, shape=9)
+            score = pmm.fourier_features(latent, frequencies) @ beta
+            pmm.Hinge(f"labels_{name}", score, C=0.6, observed=labels)
+    return model
+
+
+VIEWS = {
+    "max margin": views.tiny_views,
+    "max margin, classes": lambda: views.tiny_views([0, 1, None, 2, 1], n_private=None),
+    "two hinges": two_hinges,
+    "hierarchy": hierarchies.declared,
+    "hierarchy, some objects": lambda: hierarchies.declared(
+        seen=np.array([6, 0, 3, 1, 7, 2]), observed=hierarchies.X[:6]
+    ),
+    "factors": lambda: factors.factor_kind_model(factors.FactorKind()),
+    "factors, of features": lambda: factors.factor_kind_model(
+        factors.FactorKind(n_shared=2, columns="shared", private="gamma", noise="features")
+    ),
+    "factors, transposed": lambda: factors.factor_kind_model(
+        factors.FactorKind(transposed=True, noise="known", intercept="first", seen=True)
+    ),
+}
+
+
+def counted(self, looked, check, declared, point):
+    looked[self] += 1
+    check(self, declared, point)
+
+
+@pytest.mark.parametrize("name", [*MODELS, "known labels, own weights", *VIEWS])
+def test_draws_have_the_declared_density(monkeypatch, name):
     """Of chains, whose weights and parameters move far from where a model is read."""
-    model = MODELS.get(name, known_labels_of_own_weights)()
-    step, point = pmm.steps(model), model.initial_point()
-    cluster = next(own for own in step if isinstance(own, pmm.ClusterGibbs))
-    for own in step:
+    model = (MODELS | VIEWS).get(name, known_labels_of_own_weights)()
+    looked = Counter()
+    for own in (PartitionStep, pmm.ClusterGibbs):
+        monkeypatch.setattr(own, "_check_draw", partialmethod(counted, looked, own._check_draw))
+    steps, point = pmm.steps(model), model.initial_point()
+    for own in steps:
         own.setup_chain(1, 0, 8)
-    looked = []
     for _ in range(8):
-        for own in step:
+        for own in steps:
             point, _ = own.step(point)
-        looked.append(looked_at(cluster._n_steps))
-    assert sum(looked) == 3
-    cluster.setup_chain(2, 0, 8)
-    cluster.step(point)
-    assert cluster._n_steps == 1
+    ours = [own for own in steps if own.__class__ is pmm.ClusterGibbs or name in VIEWS]
+    assert ours
+    assert all(looked[own] == 3 for own in ours)
+    for own in ours:
+        own.setup_chain(2, 0, 8)
+        own.step(point)
+        assert looked[own] == 3
 
 
 def declared_with_large_numbers():
@@ -254,6 +302,70 @@ def test_a_chain_stops_where_it_samples_another_model(monkeypatch, name):
     """Priors that are a tenth too large, as if they had been read so."""
     model = MODELS[name]()
     WRONG[name](monkeypatch)
+    quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+    with pytest.raises(pmm.UnservedModelError, match="expected draws whose declared log density"):
+        pmm.sample(4, tune=4, chains=1, model=model, random_seed=1, **quiet)
+
+
+def of_views(structure):
+    model, hinge, latent = (
+        next(own for own in structure.parts if isinstance(own, record))
+        for record in (FactorModel, HingeModel, LabelledLatent)
+    )
+    private = next(own for own in model.latents if not own.foreign)
+    return {
+        "noise": (model.views[0], "noise"),
+        "loadings": (model.views[0].loadings[0], "prior"),
+        "intercept": (model.views[1].intercept, "prior"),
+        "private": (private, "prior"),
+        "precision": (model.precisions[0], "prior"),
+        "latent": (latent, "prior"),
+        "C": (hinge, "_C"),
+        "coefficients": (hinge, "_prior"),
+        "their precision": (hinge, "_gamma"),
+        "frequencies": (hinge, "frequency_prior"),
+    }
+
+
+def of_hierarchy(structure):
+    ((view,),) = (own.views for own in structure.parts if isinstance(own, Hierarchy))
+    return {"links": (view, "concentration"), "normals": (view.normals, "prior")}
+
+
+def larger(found):
+    """Multiply everything that was read by 1.1."""
+    if not isinstance(found, tuple | list):
+        return 1.1 * found
+    make = getattr(type(found), "_make", type(found))
+    return make(larger(own) for own in found)
+
+
+@pytest.mark.parametrize(
+    ("declared", "records", "what"),
+    [
+        *[
+            (views.tiny_views, of_views, what)
+            for what in (
+                "noise",
+                "loadings",
+                "intercept",
+                "private",
+                "precision",
+                "latent",
+                "C",
+                "coefficients",
+                "their precision",
+                "frequencies",
+            )
+        ],
+        *[(hierarchies.declared, of_hierarchy, what) for what in ("links", "normals")],
+    ],
+)
+def test_a_step_of_views_stops_where_it_samples_another_model(declared, records, what):
+    model = declared()
+    record, attribute = records(read(model))[what]
+    right = getattr(record, attribute)
+    object.__setattr__(record, attribute, lambda point: larger(right(point)))
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
     with pytest.raises(pmm.UnservedModelError, match="expected draws whose declared log density"):
         pmm.sample(4, tune=4, chains=1, model=model, random_seed=1, **quiet)

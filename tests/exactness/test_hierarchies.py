@@ -15,6 +15,7 @@ import pm_match as pmm
 from pm_match.normal.conjugate import log_marginal
 from pm_match.reading.probe import PLAIN, natural_function
 from pm_match.views.hierarchy.tables import sweep
+from tests.exactness.simulate import look_away
 
 
 def tiny_model(n_objects=5, n_clusters=3, weights="stick-breaking", seed=0, **options):
@@ -187,6 +188,7 @@ class Simulator:
         self.model = model
         self.step = made(model)
         self.step.setup_chain(np.random.default_rng(seed), 0, 0)
+        look_away(self.step)
         free = model.free_RVs
         self.names = [rv.name for rv in free]
         self.natural = natural_function(model, self.names)

@@ -17,6 +17,7 @@ from pm_match.reading.probe import natural_function
 from pm_match.views.hinge import fourier_values
 from tests.exactness.chains import run
 from tests.exactness.hinge import FIXED, X, frequency_scores, kernel_model, z_score
+from tests.exactness.simulate import look_away
 from tests.exactness.simulate_views import log_weights
 
 
@@ -134,6 +135,7 @@ def scores_of(model, vectors, labels, steps, n_prior, n_chain):
     for number, step in enumerate(steps):
         step.setup_chain(np.random.default_rng([7, number]), 200, n_chain)
         step.started = True
+    look_away(*steps)
     classes = max(labels) > 1
     point, chain = model.initial_point(), []
     for i in range(n_chain):

@@ -140,7 +140,7 @@ class NetworkSimulator:
         part = dataclasses.replace(
             self.part, evidence=(dataclasses.replace(relation, networks=networks),)
         )
-        look_away(part)
+        look_away(self.cluster)
         like = self.cluster._collapsed
         collapsed = Collapsed(None, part, like.units, like)
         for step in (self.hyper, self.cluster):

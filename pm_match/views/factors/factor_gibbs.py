@@ -107,7 +107,11 @@ class FactorGibbs(PartitionStep):
             for number in self.part.own:
                 self._exchange_scale(new, number)
         points.draw_missing(self.rng, new)
+        self._look(new)
         return new, [{"log_likelihood": self._log_likelihood(new, squares)}]
+
+    def _log_densities(self, point) -> list[float]:
+        return self._points.log_densities(point)
 
     def _draw_latents(self, point) -> None:
         """Draw all latents of ours: shared ones with private ones integrated out, then these."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
+from pm_match.reading.densities import log_gamma, log_normal
 from pm_match.reading.parts import Point
 from pm_match.views.factors.linear_factors import (
     Array,
@@ -190,6 +191,30 @@ class FactorPoints(Writer):
         for own, log in zip(precisions, logs, strict=True):
             moved = t.reshape(own.shape) if log.size == t.size else t
             self.write_positive(point, own.name, log + 2.0 * moved)
+
+    def log_densities(self, point: Point) -> list[float]:
+        """Log densities of all views, missing values and variables of ours at a point."""
+        part, latents, found = self.part, self.latents(point), []
+        for view in part.views:
+            design, loadings = (
+                np.hstack([latents[n] for n in view.latents]),
+                self.loadings(point, view),
+            )
+            means, noise = design @ loadings.T + self.intercept(point, view), view.noise(point)
+            if view.missing:
+                values = view.table.filled(self.read(point, view.missing))
+                own = log_normal(values, means, noise)
+            else:
+                own = log_normal(view.table.values, means, noise)
+                own = own if view.table.observed is None else own[view.table.observed]
+            found.append(own.sum())
+        free = [part.latents[number] for number in part.own]
+        for factor in [*free, *(own for view in part.views for own in view.factors)]:
+            found.append(log_normal(self.factor(point, factor), *factor.prior(point)).sum())
+        for precision in part.precisions:
+            log = self.log_positive(point, precision.name)
+            found.append(log_gamma(log, *precision.prior(point)).sum())
+        return [float(own) for own in found]
 
     def view_form(self, point: Point, view: FactorView) -> LatentForm:
         """Find what a view says of its latents at a point, missing values integrated out."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from pymc.blocking import PointType, StatsType
+from scipy.special import gammaln
 
 from pm_match.checks import check_count
 from pm_match.clusters.points import ClusteringPoints, Writer
@@ -12,6 +13,7 @@ from pm_match.normal.conjugate import log_marginal, posterior
 from pm_match.normal.points import NormalsPoints
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.stick_breaking import log_prior
+from pm_match.reading.declared_draws import DeclaredDensity
 from pm_match.reading.probe import natural_function
 from pm_match.views.hierarchy.recognise import Hierarchy
 from pm_match.views.hierarchy.tables import count, log_links, new_state, sweep
@@ -78,6 +80,7 @@ class HierarchyGibbs(PartitionStep):
             model, [name for view in part.views for name in (view.link, view.assignment)]
         )
         self._precisions = natural_function(model, [v.normals.precision for v in part.views])
+        self._links = natural_function(model, [view.link for view in part.views])
         self._state = new_state(
             part.clustering.n_objects,
             part.clustering.truncation,
@@ -106,7 +109,29 @@ class HierarchyGibbs(PartitionStep):
             "moved": moved / (self.n_sweeps * part.clustering.n_objects),
             "swap_accepted": accepted / max(proposed, 1),
         }
+        self._look(new)
         return new, [stats]
+
+    def _density(self) -> DeclaredDensity:
+        own = self.part.clustering.names
+        return DeclaredDensity(self.model, [n for n in self.part.names if n not in own], own)
+
+    def _log_densities(self, point) -> list[float]:
+        part, z, found = self.part, self._top.labels(point), []
+        for v, (view, writer) in enumerate(zip(part.views, self._normals, strict=True)):
+            prior, labels = view.normals.prior(point), self._writer.read(point, view.assignment)
+            own = posterior(view.values, labels, view.normals.truncation, prior, shared=True)
+            found += [
+                log_marginal(view.values, labels, prior, shared=True),
+                own.log_density(*writer.natural(point)),
+            ]
+            a, logs = view.concentration(point), np.log(self._links(point)[v])
+            found += [
+                (gammaln(a.sum(axis=1)) - gammaln(a).sum(axis=1)).sum(),
+                ((a - 1.0) * logs).sum(),
+                logs[z[view.objects], labels].sum(),
+            ]
+        return found
 
     def _load(self, point) -> None:
         """Bring the state to a point."""

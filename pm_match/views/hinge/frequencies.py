@@ -37,6 +37,7 @@ from scipy.linalg.lapack import dpotri
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.kernels import entry, reducing
 from pm_match.numerics.sines import sines
+from pm_match.reading.densities import log_normal
 from pm_match.views.hinge import fill_waves, fourier_values
 from pm_match.views.hinge.scales import LostPrecision, factorise, log_marginal, lost
 
@@ -225,6 +226,11 @@ class FrequencyPrior(NamedTuple):
     def whitened(self, frequencies: NDArray) -> NDArray[np.float64]:
         """Give the standard coordinates (..., M, m) of frequencies."""
         return np.linalg.solve(self.factors, (frequencies - self.means)[..., None])[..., 0]
+
+    def log_density(self, frequencies: NDArray) -> float:
+        """Log density of the frequencies (M, m)."""
+        scales = np.diagonal(self.factors, axis1=-2, axis2=-1)
+        return float((log_normal(self.whitened(frequencies), 0.0, 1.0) - np.log(scales)).sum())
 
     def pulled(self, gradient: NDArray) -> NDArray[np.float64]:
         """Turn gradients in the frequencies into gradients in their standard coordinates."""

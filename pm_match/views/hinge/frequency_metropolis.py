@@ -194,7 +194,12 @@ class FrequencyMetropolis(HMCStep):
         latent, frequencies = self.part.fourier(new)
         angles = latent @ frequencies.T
         stats["spread"] = np.sqrt(np.vdot(angles, angles) / angles.size)
+        self._look(new)
         return new, [stats]
+
+    def _log_densities(self, point) -> list[float]:
+        prior, (_, frequencies) = self.part.frequency_prior(point), self.part.fourier(point)
+        return [self._points.log_labels(point), prior.log_density(frequencies)]
 
     def _evidence(self, point) -> FrequencyEvidence:
         """Draw scales of the labels, and integrate the coefficients out."""

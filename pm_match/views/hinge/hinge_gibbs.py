@@ -10,6 +10,7 @@ from pymc.model.core import Model
 from pm_match.clusters.points import Writer
 from pm_match.clusters.step import PartitionStep
 from pm_match.numerics.slices import draw_slice
+from pm_match.reading.densities import log_gamma, log_normal
 from pm_match.reading.parts import Point
 from pm_match.views.hinge.recognise import HingeModel
 from pm_match.views.hinge.scales import (
@@ -45,6 +46,14 @@ class HingePoints(Writer):
     def coefficients(self, point: Point) -> NDArray[np.float64]:
         """Read the coefficients (P, K)."""
         return self.read(point, self.part.coefficients).reshape(self.part.shape)
+
+    def log_labels(self, point: Point) -> float:
+        """Evaluate the log pseudo-likelihood of the labels."""
+        design, offset = self.part.design(point)
+        scores = design[self.rows] @ self.coefficients(point)
+        scores += 0.0 if offset is None else offset[self.rows]
+        short = np.maximum(0.0, 1.0 - self.labels * scores)[self.labels != 0.0]
+        return float(-2.0 * self.part.C(point) * short.sum())
 
     def write_coefficients(self, point: dict[str, NDArray], drawn: NDArray) -> None:
         """Write coefficients (P, K) as they are declared."""
@@ -149,7 +158,16 @@ class HingeGibbs(PartitionStep):
                 v *= np.exp(-2.0 * log_s)
             self._points.write_positive(new, part.precision, np.log(v))
         self._points.write_coefficients(new, drawn)
+        self._look(new)
         return new, [{}]
+
+    def _log_densities(self, point) -> list[float]:
+        part, points = self.part, self._points
+        coefficients, v = points.coefficients(point), part.prior_precision(point)
+        found = [points.log_labels(point), log_normal(coefficients, 0.0, v).sum()]
+        if part.precision:
+            found.append(log_gamma(np.log(v), *part.precision_prior(point)))
+        return found
 
     def _draw_scale(self, scores, offset, C: float, a: float, b_v: float) -> float:
         """Draw log s, given the scores (n, K) without their offset, and b times v."""

@@ -12,6 +12,8 @@ from pm_match.clusters.step import statistics
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.rescale import rescale_axes
 from pm_match.numerics.sines import sines
+from pm_match.reading.declared_draws import DeclaredDensity
+from pm_match.reading.densities import log_normal
 from pm_match.reading.parts import Structure
 from pm_match.views.factors.linear_factors import Array
 from pm_match.views.factors.points import FactorPoints
@@ -167,6 +169,7 @@ class LatentHMC(HMCStep):
         if self.exchange:
             self._shift(new)
         self._factors.draw_missing(rng, new)
+        self._look(new)
         acceptance = float(accepted.mean()) if len(accepted) else 1.0
         self._adapt(acceptance)
         stats = {
@@ -176,6 +179,14 @@ class LatentHMC(HMCStep):
             "latent_n_steps": n_steps,
         }
         return new, [stats]
+
+    def _density(self) -> DeclaredDensity:
+        return DeclaredDensity(self.model, [self.part.name, *self.part.factors.names])
+
+    def _log_densities(self, point) -> list[float]:
+        own = log_normal(self._factors.read(point, self.part.name), *self.part.prior(point)).sum()
+        labels = [points.log_labels(point) for points in self._hinges]
+        return [*self._factors.log_densities(point), own, *labels]
 
     def _term(self, point) -> HingeTerm | SummedTerm:
         """Make the term of the labels at a point."""
