@@ -342,7 +342,7 @@ class Collapsed:
         a kind of evidence has no `log_conditional`, only scores are looked at.
         """
         with suppress(NotImplementedError), np.errstate(all="ignore"):
-            found = [points.log_labels(point) for points in self.points]
+            found = [points.log_density(point) for points in self.points]
             for own in self.evidence:
                 found += [own.log_evidence(), own.log_conditional(point)]
             declared.check(point, found)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
+from scipy.special import xlogy
 
 from pm_match.checks import warn
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
+from pm_match.reading.densities import log_beta
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Clustering
 from pm_match.reading.probe import natural_function
@@ -130,6 +132,9 @@ class ClusteringPoints(Writer):
     def __init__(self, model: Model, clustering: Clustering):
         super().__init__(model, clustering.names)
         self.clustering = clustering
+        self._weights = log_weights_function(model, clustering)
+        named = [name for name in clustering.probabilities if name]
+        self._probabilities = natural_function(model, named) if named else lambda point: []
 
     def labels(self, point: Mapping[str, NDArray]) -> NDArray[np.int64]:
         """Read the labels (N,) of all objects, -1 for irrelevant ones."""
@@ -180,21 +185,32 @@ class ClusteringPoints(Writer):
             # An irrelevant object has a cluster, which says nothing.
             self.write(point, assignment.values(np.maximum(own, 0)))
 
-    def log_labels(self, point: Mapping[str, NDArray]) -> float:
-        """Log density of all labels, those of irrelevant objects too, if weights are constant.
-
-        It is 0 if they are drawn.
-        """
+    def log_density(self, point: Mapping[str, NDArray]) -> float:
+        """Log density of labels, weights, flags and probabilities of being relevant."""
         clustering, total = self.clustering, 0.0
+        logs, *shares = self._weights(point), *self._probabilities(point)
         if clustering.weights:
-            return total
-        logs = constant_log_weights(clustering, point)
+            rests = np.logaddexp.accumulate(logs[::-1])[::-1]
+            sticks, others = logs[:-1] - rests[:-1], rests[1:] - rests[:-1]
+            total += float(log_beta(sticks, others, *clustering.prior(point)).sum())
+            # Of the weights, which the sticks break one after the other.
+            total -= 0.0 if clustering.sticks else float(rests[:-1].sum())
+        prior = clustering.relevance_prior(point)
+        for group, name in enumerate(clustering.probabilities):
+            if name:
+                share = float(shares.pop(0))
+                found = np.log(share), np.log1p(-share)
+                total += float(log_beta(*found, *prior[group, :2]))
+                prior[group] = *np.exp(found), 0.0
         for own in clustering.assignments:
             if own.drawn:
                 drawn = own.joined({name: self.read(point, name) for name in own.drawn})
                 total += float(logs[drawn].sum())
             if own.known is not None:
                 total += float(logs[own.known[~own.free]].sum())
+            if own.relevance:
+                yes = np.mean(self.read(point, own.relevance))
+                total += own.n_objects * float(xlogy([yes, 1.0 - yes], prior[own.group, :2]).sum())
         return total
 
     def draw(

@@ -35,7 +35,7 @@ from scipy.special import betaln, expit, gammaln, log_expit, xlog1py, xlogy
 from pm_match.networks.data import PROBABILITIES
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import draw_log_gamma, log_rising
-from pm_match.reading.densities import log_gamma, log_normal
+from pm_match.reading.densities import log_beta, log_gamma, log_normal
 
 BERNOULLI, POISSON, NORMAL, NEGATIVE_BINOMIAL = 0, 1, 2, 3
 FAMILIES = {
@@ -263,17 +263,12 @@ def log_parameters(
     """Log density of what `draw_parameters` draws: of the parameters themselves, not their logs."""
     last, (a, b, *normal) = drawn[-1], _conditional(family, prior, totals, cells, squares)
     if family in (BERNOULLI, NEGATIVE_BINOMIAL):
-        return _log_beta_density(last, a, b)
+        return float(log_beta(log_expit(last), log_expit(-last), a, b).sum())
     found = float(log_gamma(last, a, b).sum())
     if normal:
         mean, kappa = normal
         found += float(log_normal(drawn[0], mean, kappa * np.exp(last)).sum())
     return found
-
-
-def _log_beta_density(log_odds: NDArray, a: NDArray, b: NDArray) -> float:
-    found = (a - 1.0) * log_expit(log_odds) + (b - 1.0) * log_expit(-log_odds) - betaln(a, b)
-    return float(found.sum())
 
 
 def log_values(

@@ -55,20 +55,10 @@ class DeclaredDensity:
 
     @classmethod
     def of_component(cls, model: Model, component: Component) -> "DeclaredDensity":
-        """Make the density of all that labels, or what is integrated out, enter.
-
-        Without those of relevance and weights themselves, and of labels that are over random
-        weights.
-        """
-        own: set[str] = set()
-        for clustering in component.clusterings:
-            labels = {name for a in clustering.assignments for name in (a.name, *a.drawn)}
-            names = {*clustering.names}
-            own |= names | labels if clustering.weights else names - labels
-        own |= {f"{name}_observed" for name in own if f"{name}_unobserved" in own}
+        """Make the density of all that labels, or what is integrated out, enter."""
         every = [a for clustering in component.clusterings for a in clustering.assignments]
         known = [f"{a.name}_observed" if a.drawn else a.name for a in every if a.known is not None]
-        return cls(model, [*component.collapsed, *known], own)
+        return cls(model, [*component.collapsed, *known])
 
     def __call__(self, point: Mapping[str, NDArray]) -> tuple[float, float]:
         """Evaluate it at a point: its log, and the sizes of all entries of that together."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pymc.distributions.transforms import CholeskyCovPacked, CholeskyCovTransform
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
-from scipy.special import gammaln
+from scipy.special import betaln, gammaln
 
 from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import RV, Refusal, kind, names, parameters, undivided
@@ -215,6 +215,11 @@ def _widths(model: Model, start) -> dict[str, float]:
 def log_normal(x: Any, mean: Any, tau: Any) -> Any:
     """Log density of Normal(mean, tau=tau)."""
     return 0.5 * (np.log(tau) - np.log(2.0 * np.pi)) - 0.5 * tau * (x - mean) ** 2
+
+
+def log_beta(log_x: Any, log_rest: Any, a: Any, b: Any) -> Any:
+    """Log density of Beta(a, b) at x, given as the logs of x and of 1 - x."""
+    return (a - 1.0) * log_x + (b - 1.0) * log_rest - betaln(a, b)
 
 
 def log_gamma(log_x: Any, shape: Any, rate: Any) -> Any:

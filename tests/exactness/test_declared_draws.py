@@ -18,6 +18,7 @@ from pm_match.features.state import FeatureState
 from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.normal.conjugate import NormalEvidence
 from pm_match.reading import read
+from pm_match.reading.parts import Clustering
 from pm_match.views.factors.recognise import FactorModel
 from pm_match.views.hierarchy.recognise import Hierarchy
 from pm_match.views.hinge.labelled_latents import LabelledLatent
@@ -289,8 +290,25 @@ def wrong_normals(monkeypatch):
     monkeypatch.setattr(NormalEvidence, "load", wrong)
 
 
+def wrong_weights(monkeypatch):
+    right = Clustering.prior
+
+    def wrong(self, point):
+        a, b = right(self, point)
+        return a, 1.1 * b
+
+    monkeypatch.setattr(Clustering, "prior", wrong)
+
+
+def wrong_relevance(monkeypatch):
+    right = Clustering.relevance_prior
+    monkeypatch.setattr(Clustering, "relevance_prior", lambda *given: 1.1 * right(*given))
+
+
 WRONG = {
     "columns": wrong_columns,
+    "tied": wrong_weights,
+    "missing, relevance": wrong_relevance,
     "plain": wrong_features,
     "bernoulli": wrong_networks,
     "normals, own": wrong_normals,
