@@ -132,8 +132,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--top",
         type=_at_least(1),
         metavar="K",
-        help="write only the K most likely partners of each object (default: 10 in networks, all "
-        "in tables)",
+        help="write only the K most likely partners of each object (default: all in tables of up "
+        "to four million pairs, 10 in others and in networks)",
     )
     parser.add_argument(
         "--clusters",

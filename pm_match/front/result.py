@@ -384,8 +384,8 @@ class MatchResult:
         folder : str or Path
             It is made if there is none.
         top : int, optional
-            How many of the most likely partners of each object to write. Default: all in tables,
-            10 in networks.
+            How many of the most likely partners of each object to write. Default: all, as a
+            matrix, in tables of up to four million pairs; 10 in others, and in networks.
         force : bool, default False
             Whether to replace what is there of another result.
 

@@ -18,6 +18,7 @@ from pm_match.checks import check_count, identifier
 from pm_match.matching import match_probability
 from pm_match.matching.draws import PREFIX, assignment_pairs, titled
 from pm_match.plots.canvas import no_figure_left
+from pm_match.plots.labels import are_few
 from pm_match.report.csv import write_csv
 
 _TOP = 10
@@ -58,13 +59,18 @@ def write(result: Any, folder: Path, top: int | None = None, force: bool = False
     write_draws(result.idata, folder / "draws.nc")
     write_csv(_objects(result), folder / "clusters.csv", index=False, float_format="%.6g")
     write_csv(result.clusters, folder / "cluster_sizes.csv")
-    networks = result.prepared.kind == "networks"
-    _write_matches(result, folder, top or (_TOP if networks else None))
+    _write_matches(result, folder, top or (None if _whole(result) else _TOP))
     result.report(folder / "report.html", progressbar=False)
     with no_figure_left():
         for name, figure in _figures(result):
             figure.savefig(folder / f"{name}.png", dpi=150)
     return folder
+
+
+def _whole(result: Any) -> bool:
+    """Whether all pairs of objects are written and drawn: of tables, unless these are large."""
+    pairs = assignment_pairs(result.kept, alone=True)
+    return result.prepared.kind == "tables" and are_few(result.labels, pairs)
 
 
 def _old_matches(folder: Path) -> Iterator[str]:
@@ -137,7 +143,8 @@ def _figures(result: Any) -> Iterator[tuple[str, Any]]:
             own = titled(result.labels, sides)
             yield "networks", plots.plot_networks(own, drawable, types=prepared.options["types"])
     else:
-        yield "match_probability", plots.plot_match_matrix(result.shown, labels=labels)
+        if _whole(result):
+            yield "match_probability", plots.plot_match_matrix(result.shown, labels=labels)
         if drawable is not None:
             yield "clusters", plots.plot_clusters(labels, drawable)
     if result.idata["posterior"].sizes["draw"] > 1:

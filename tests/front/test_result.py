@@ -381,6 +381,18 @@ def test_nothing_is_left_of_a_result_that_is_replaced(tmp_path, monkeypatch):
     assert pd.read_csv(tmp_path / "clusters.csv").shape[0] == len(objects)
 
 
+def test_of_many_pairs_the_likeliest_are_written(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    result = drawn([sure, sure])
+    pairs = len(pd.read_csv(result.write(tmp_path) / "match_a_b_2.csv", index_col=0).stack())
+    assert (tmp_path / "match_probability.png").exists()
+    monkeypatch.setattr("pm_match.plots.labels._MOST_PAIRS", pairs - 1)
+    result.write(tmp_path, force=True)
+    found = pd.read_csv(tmp_path / "match_a_b_2.csv")
+    assert [*found] == ["object", "partner", "probability"]
+    assert not (tmp_path / "match_probability.png").exists()
+
+
 def test_files_of_domains_with_long_names_can_be_written(tmp_path):
     pytest.importorskip("matplotlib")
     x = pd.DataFrame(np.random.default_rng(0).normal(size=(12, 2)), columns=["u", "v"])

@@ -79,7 +79,7 @@ def test_a_chain_that_has_just_begun_costs_the_others_nothing(model, whole):
 
 def test_chains_in_processes(model, whole):
     # No pauses: PyMC serves one chain after the other if its callback takes long.
-    found, (message,) = interrupted(model, 200, pause=0.0, draws=100_000, cores=2)
+    found, (message,) = interrupted(model, 600, pause=0.0, draws=100_000, cores=2)
     n = found["posterior"].sizes["draw"]
     assert found["posterior"].sizes["chain"] == 2
     assert 0 < n < 100_000
