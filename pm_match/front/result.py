@@ -113,9 +113,8 @@ class MatchResult:
 
     def _summarise(self, only_best: bool) -> None:
         self.diagnosis = diagnose(titled(self.idata, self._titles()))
-        groups = self.diagnosis.chains["group"]
         # Clusters of different matchings have no average; probabilities that objects match have.
-        best = best_chain(self.idata) if only_best or groups.nunique() > 1 else self.idata
+        best = best_chain(self.idata) if only_best or self.diagnosis.disagree else self.idata
         self.kept = best if only_best else self.idata
         self.labels = partition_estimate(best, progressbar=False)
         if best is not self.idata:

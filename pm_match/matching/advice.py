@@ -12,21 +12,31 @@ _WORST_LIMIT = 1.05
 _ESS_LIMIT = 100
 # Draws a chain below which nothing of this can be told.
 FEW_DRAWS = 100
-# How the advice begins on chains that are not of one law, as far as R-hat tells.
-DIFFER = "R-hat is larger than"
 # Share of draws that use all clusters there are from which more should be declared.
 FULL = 0.1
 # Differences of mean log joints below which two modes may both have mass that matters.
 _COMPARABLE = 3.0
 
 
+def not_agreed(table: pd.DataFrame, pairs: Collection[str], n_draws: int) -> pd.Series:
+    """Give those R-hats that say that the chains are not of one law, by quantity.
+
+    `table`: as in `Diagnosis`; `pairs`: its rows that are the worst of many; `n_draws`: of a chain.
+    """
+    limit = [_WORST_LIMIT if title in pairs else _RHAT_LIMIT for title in table.index]
+    return table["r_hat"][(table["r_hat"] > limit) & (n_draws >= FEW_DRAWS)]
+
+
 def convergence_advice(
-    table: pd.DataFrame, pairs: Collection[str], chains: pd.DataFrame, n_draws: int
+    table: pd.DataFrame,
+    pairs: Collection[str],
+    chains: pd.DataFrame,
+    n_draws: int,
+    high: pd.Series,
 ) -> list[str]:
     """Say whether the chains agree.
 
-    `table`, `chains`: as in `Diagnosis`; `pairs`: the rows of the table that are the worst of many;
-    `n_draws`: of a chain.
+    `chains`: as in `Diagnosis`; `high`: what `not_agreed` gives, as of the other parameters.
     """
     n_chains = len(chains)
     found = []
@@ -43,15 +53,14 @@ def convergence_advice(
     found += _on_groups(chains)
     if n_draws < FEW_DRAWS:
         return found
-    limit = [_WORST_LIMIT if title in pairs else _RHAT_LIMIT for title in table.index]
-    high = table["r_hat"][table["r_hat"] > limit]
     if len(high):
         values = ", ".join(f"{title} ({value:.2f})" for title, value in high.items())
         stuck = " (inf: stuck at different values)" if table["note"][high.index].any() else ""
         # Of chains that found different matchings, enough has been said.
         longer = " Sample longer, with more tune." if chains["group"].nunique() == 1 else ""
         found.append(
-            f"{DIFFER} {_RHAT_LIMIT} for {values}: the chains do not agree{stuck}.{longer}"
+            f"R-hat is larger than {_RHAT_LIMIT} for {values}: the chains do not agree{stuck}."
+            f"{longer}"
         )
     # Whether two objects are together is judged by R-hat: of rare events few draws are no fault.
     few = table.drop(index=list(pairs))[["ess_bulk", "ess_tail"]].min(axis=1)

@@ -8,7 +8,7 @@ import pandas as pd
 import xarray as xr
 
 from pm_match.checks import check_count, no_such
-from pm_match.matching.advice import convergence_advice, truncation_advice
+from pm_match.matching.advice import convergence_advice, not_agreed, truncation_advice
 from pm_match.matching.chains import chain_distances, groups_of_chains
 from pm_match.matching.diagnosis import Diagnosis
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, assignment_names, read_draws, weights_dim
@@ -184,12 +184,14 @@ def diagnose(
         if move in stats:
             chains[move] = stats[move].mean(axis=1)
     filled = _filled(posterior, sets if counts is None else [], stats, sample_dims)
+    high = not_agreed(table, worst, shape[1])
     return Diagnosis(
         table,
         chains,
         pd.DataFrame(distance, index=chains.index, columns=chains.index),
         filled,
-        convergence_advice(table, worst, chains, shape[1]),
+        list(high.index),
+        convergence_advice(table, worst, chains, shape[1], high),
         truncation_advice(filled),
     )
 

@@ -25,6 +25,8 @@ class Diagnosis:
         Distances of the chains' co-clustering probabilities, from 0 (the same) to 1.
     filled : float
         Share of draws that use all clusters there are; NaN if their number was not recorded.
+    not_agreed : list of str
+        Quantities whose R-hat says that the chains are not of one law.
     convergence : list of str
         What is wrong with the chains, and what to do about it.
     truncation : list of str
@@ -35,8 +37,14 @@ class Diagnosis:
     chains: pd.DataFrame
     distance: pd.DataFrame
     filled: float
+    not_agreed: list[str] = field(default_factory=list)
     convergence: list[str] = field(default_factory=list)
     truncation: list[str] = field(default_factory=list)
+
+    @property
+    def disagree(self) -> bool:
+        """Whether chains found different matchings."""
+        return self.chains["group"].nunique() > 1
 
     @property
     def advice(self) -> list[str]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pandas as pd
 import xarray as xr
 
-from pm_match.matching.advice import DIFFER
 from pm_match.matching.chance import chance_of
 from pm_match.matching.diagnosis import Diagnosis
 from pm_match.matching.draws import SAMPLE_DIMS, read_draws, set_title
@@ -85,7 +84,7 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool, chain: int | None) -> It
         yield "This is the best matching found. Sample to see how sure it is."
         return
     chain = told[0] if len(told) == 1 else chain
-    if groups.nunique() > 1:
+    if diagnosis.disagree:
         if chain is None:
             yield (
                 "The chains disagree. Probabilities here are averages over different matchings, "
@@ -107,8 +106,9 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool, chain: int | None) -> It
     if n == 1:
         yield "There is only one chain: others might find another matching."
     else:
-        differ = any(own.startswith(DIFFER) for own in diagnosis.convergence)
-        what = "much the same matching, but do not agree in all" if differ else "the same matching"
+        what = "the same matching"
+        if diagnosis.not_agreed:
+            what = "much the same matching, but do not agree in all"
         yield f"{'Both' if n == 2 else f'All {n}'} chains found {what}."
     if n_advice:
         said = "one remark" if n_advice == 1 else f"{n_advice} remarks"

@@ -55,7 +55,8 @@ def chains(modes, log_joint=None, draws=200, noise=0.1, seed=0):
 def test_chains_that_agree_need_no_advice():
     found = pmm.diagnose(chains([0, 0, 0, 0], [0, 0, 0, 0]))
     assert found.ok
-    assert found.advice == []
+    assert not found.disagree
+    assert found.advice == found.not_agreed == []
     assert "No sign" in str(found)
     assert found.chains["group"].tolist() == [0, 0, 0, 0]
     assert found.filled == 0
@@ -78,6 +79,7 @@ def test_the_table_is_arvizs():
 def test_chains_in_another_mode_are_told():
     found = pmm.diagnose(chains([0, 1, 0, 1], [0, -12, 0, -12]))
     assert found.chains["group"].tolist() == [0, 1, 0, 1]
+    assert found.disagree
     assert "Chains 1, 3 found another matching (log joint 12." in found.advice[0]
     assert "than chains 0, 2. " in found.advice[0]
     assert "find_matching" in found.advice[0]
@@ -99,7 +101,10 @@ def test_modes_that_are_about_as_probable_are_kept():
 
 def test_only_the_log_joint_differs():
     found = pmm.diagnose(chains([0, 0, 0, 0], [0, 0, 0, 9]))
-    assert found.chains["group"].nunique() == 1
+    assert not found.disagree
+    assert found.not_agreed == ["log_joint"]
+    few = chains([0, 0, 0, 0], [0, 0, 0, 9], draws=50)
+    assert pmm.diagnose(few).not_agreed == []  # which few draws cannot tell
     assert any("R-hat" in item and "log_joint" in item for item in found.advice)
     assert any("effective sample size" in item for item in found.advice)
 
