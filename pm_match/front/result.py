@@ -28,9 +28,9 @@ from pm_match.matching import (
     diagnose,
     match_probability,
     match_summary,
-    partition_estimate,
 )
 from pm_match.matching.draws import PREFIX, assignment_pairs, full_name, set_title, titled
+from pm_match.matching.reported import reported
 from pm_match.matching.verdict import verdict
 from pm_match.plots.labels import are_few
 from pm_match.prediction.assign import assign
@@ -74,8 +74,8 @@ class MatchResult:
     shown, shown_labels : DataTree, Dataset
         These draws, and `labels`, their variables called by the user's names of domains.
     labels : Dataset
-        The `partition_estimate` of all draws; of the best chain's if chains found different
-        matchings, or with `only_best`. Its attribute ``chain`` is then that chain.
+        The `partition_estimate` of these draws; of the best chain's if chains found different
+        matchings. Its attribute ``chain`` is then that chain.
     diagnosis : Diagnosis
         What `diagnose` finds in all chains.
     objects : DataFrame
@@ -113,12 +113,8 @@ class MatchResult:
 
     def _summarise(self, only_best: bool) -> None:
         self.diagnosis = diagnose(titled(self.idata, self._titles()))
-        # Clusters of different matchings have no average; probabilities that objects match have.
-        best = best_chain(self.idata) if only_best or self.diagnosis.disagree else self.idata
-        self.kept = best if only_best else self.idata
-        self.labels = partition_estimate(best, progressbar=False)
-        if best is not self.idata:
-            self.labels.attrs["chain"] = int(best["posterior"]["chain"].item())
+        self.kept = best_chain(self.idata) if only_best else self.idata
+        self.labels = reported(self.kept, self.diagnosis, progressbar=False)
         self.shown = titled(self.kept, self._titles())
         self.shown_labels = titled(self.labels, self._titles())
         self.objects = match_summary(self.shown, self.shown_labels).objects

@@ -28,7 +28,6 @@ from pm_match.matching import (
     diagnose,
     match_probability,
     match_summary,
-    partition_estimate,
 )
 from pm_match.matching.chance import beside_chance
 from pm_match.matching.draws import (
@@ -41,6 +40,7 @@ from pm_match.matching.draws import (
 )
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.objects import in_order, objects_of
+from pm_match.matching.reported import reported
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
 from pm_match.plots.canvas import counted, no_figure_left, pyplot
@@ -93,7 +93,8 @@ def report(
         they and the draws name objects, these are matched by name, in any order.
     labels : Dataset or mapping, optional
         The partition to report; its attribute ``chain``, if there is one, is the chain that it is
-        of. Default: `partition_estimate`'s.
+        of. Default: `partition_estimate`'s; of the best chain's draws, if chains found different
+        matchings.
     image_of : callable, optional
         From a table of `data` to its rows as images (N, height, width), such as `datasets.images`:
         then each cluster is shown by examples, the surest of its objects in every domain.
@@ -151,22 +152,25 @@ def report(
         raise ValueError(f"sample_dims: expected chains and draws; found {sample_dims!r}")
     posterior = read_draws(idata, group)
     sets = read_sets(posterior, None, group, sample_dims)
+    titles = dict(titles or {})
+    if data is not None:
+        titles = {known_as(name, posterior): str(name) for name in data} | titles
+    shown = titled(idata, titles, group)
     if labels is None:
-        labels = partition_estimate(idata, progressbar=progressbar, **options)
+        diagnosis = diagnose(shown, **options) if diagnosis is None else diagnosis
+        labels = reported(idata, diagnosis, progressbar=progressbar, **options)
     else:
         given = [draws.split(given_labels(labels, draws)) for draws in sets]
         parts = {name: part for own in given for name, part in own.items()}
         labels = xr.Dataset(parts, attrs=getattr(labels, "attrs", {}))
-    titles = dict(titles or {})
     if data is not None:
-        titles = {known_as(name, labels): str(name) for name in data} | titles
         data = _in_order(labels, {known_as(name, labels): own for name, own in data.items()})
     rows = {} if data is None else rows_of(labels, data)
     pictures = _pictures(data or {}, image_of)
     drawn = _drawn(rows, data or {})
     figure = _data_titled(labels, drawn, titles) if drawn else None
     page = _Page(
-        titled(idata, titles, group),
+        shown,
         titled(posterior, titles),
         titled(labels, titles),
         {titles.get(name, name): own for name, own in rows.items()},

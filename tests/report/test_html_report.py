@@ -78,10 +78,18 @@ def test_chains_that_disagree_are_not_averaged_in_silence(tmp_path):
     for chain, labels in ((0, [0, 0, 0, 0, 1, 1, 1]), (1, [0, 1, 0, 1, 0, 1, 0])):
         idata["posterior"]["cluster_a"][chain] = labels
         idata["posterior"]["cluster_b"][chain] = labels[:5]
-    page = written(idata, tmp_path)
+    page = written(idata, tmp_path, labels=pmm.partition_estimate(idata))
     assert "The chains disagree. Probabilities here are averages" in page
-    page = written(best_chain(idata), tmp_path, diagnosis=pmm.diagnose(idata))
-    assert "The chains disagree: 1 of 2 found the matching reported here, that of chain " in page
+    best = best_chain(idata)
+    found = "The chains disagree: 1 of 2 found the matching reported here, that of chain "
+    page = written(best, tmp_path, diagnosis=pmm.diagnose(idata))
+    assert found in page
+    page = written(idata, tmp_path)  # by default, clusters are the best chain's
+    assert found in page
+    own = pmm.match_summary(idata, pmm.partition_estimate(best)).objects["cluster"]
+    assert saved_tables(page)["objects.csv"]["cluster"].tolist() == own.tolist()
+    page = written(idata["posterior"].to_dataset(), tmp_path)  # none is known to be the best
+    assert "The chains disagree. Probabilities here are averages" in page
 
 
 def test_what_is_said_in_short(tmp_path):
