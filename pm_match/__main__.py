@@ -90,11 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     only_best = options.best_chain
     result = MatchResult(idata, model, prepared, only_best=only_best, settings=settings)
     print()
-    for line in result.verdict():
+    for line in map(as_options, result.verdict()):
         print(textwrap.fill(line, 79, subsequent_indent="  "))
     print(f"\n{result.clusters.to_string()}\n")
     if not options.search_only:
-        print(f"{result.diagnosis}\n")
+        print(f"{as_options(str(result.diagnosis))}\n")
     if options.out is None:
         print("nothing is written      (--out DIR names a folder)")
         return 0

@@ -37,6 +37,20 @@ _SPELLED = (
     (r"\bid=('[^']*')", r"--id \1"),
     (r"\(links=\)", "(--links)"),
     (r"`columns`", "--columns"),
+    # Of verdicts, and of the diagnosis.
+    (r"\(find_matching\)", "(--chains)"),
+    (
+        r"take clusters of the best chain \(best_chain\)",
+        "report the best chain alone (--best-chain)",
+    ),
+    (r"(tune for longer)", r"\1 (--tune)"),
+    (r"(Sample longer, with more tune)", r"\1 (--draws, --tune)"),
+    (r"(take \d+ or more|times as many draws)", r"\1 (--draws)"),
+    (r"Compare four", r"Compare four (--chains)"),
+    (r"declare more", "allow more (--clusters)"),
+    (r"Declare more clusters", "Allow more (--clusters)"),
+    (r": partition_estimate\(.*\) divides more", ""),
+    (r"Without relevance,", "With --no-relevance,"),
 )
 
 _DESCRIPTION = """\

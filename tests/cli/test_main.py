@@ -16,7 +16,7 @@ import scipy.io
 import xarray as xr
 from scipy import sparse
 
-import pm_match
+import pm_match as pmm
 from pm_match import __main__ as cli
 from pm_match import datasets
 from pm_match.cli.arguments import arguments_of, as_options, make_parser
@@ -26,11 +26,36 @@ from pm_match.front.prepare import prepare
 from pm_match.front.write import write_draws, write_matches
 from pm_match.matching import best_chain, match_probability
 from tests.declared.draws import tree
+from tests.matching.test_diagnose import chains
 
 
 def write(path, text):
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_what_can_be_done_is_said_by_options():
+    draws = {
+        "modes": chains([0, 1], [0, -12]),
+        "not mixed": chains([0, 0, 0], [0, 0, 9]),
+        "alone": chains([0], [0], draws=50),
+    }
+    full = draws["not mixed"]["sample_stats"]["log_joint"] * 0 + 1
+    draws["not mixed"]["sample_stats"]["filled"] = full
+    said = {name: as_options(pmm.diagnose(own).words) for name, own in draws.items()}
+    assert (
+        "look for the best mode with more searches (--chains), tune for longer (--tune), or report "
+        "the best chain alone (--best-chain)." in said["modes"]
+    )
+    assert "Sample longer, with more tune (--draws, --tune)." in said["not mixed"]
+    assert "times as many draws (--draws)." in said["not mixed"]
+    assert "allow more (--clusters); if they fill" in said["not mixed"]
+    assert "Compare four (--chains)." in said["alone"]
+    assert "take 100 or more (--draws)." in said["alone"]
+    names = [name for own in said.values() for name in re.findall(r"\w+_\w+", own)]
+    assert set(names) <= {"log_joint"}
+    apart = "Draws often keep apart what is in one cluster here"
+    assert as_options(f"{apart}: partition_estimate(loss='ari') divides more.") == f"{apart}."
 
 
 @pytest.fixture
@@ -139,7 +164,7 @@ def test_a_model_can_be_chosen(files):
 def test_the_version_is_told(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--version"])
-    assert capsys.readouterr().out == f"pm_match {pm_match.__version__}\n"
+    assert capsys.readouterr().out == f"pm_match {pmm.__version__}\n"
 
 
 def test_densities_can_count_to_a_power(files, capsys):
@@ -868,7 +893,9 @@ def test_interrupted_it_reports_what_it_has(tmp_path, files, monkeypatch, capsys
         return
     with pytest.warns(UserWarning, match="interrupted: chains have 7 and 0 of 20 draws"):
         assert cli.main(argv) == 0
-    assert "log_joint" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "log_joint" in told
+    assert "take 100 or more (--draws)." in told
     draws = xr.open_datatree(out / "draws.nc")
     assert draws["posterior"].sizes["draw"] == 7
     assert {"match_left_right.csv", "report.html"} <= {file.name for file in out.iterdir()}
