@@ -125,13 +125,7 @@ def test_judge_prefers_the_truth(truth, model):
     mixed = [np.where(rng.random(len(own)) < 0.1, rng.permutation(own), own) for own in truth]
     proposals = []
     for labels in (mismatched, merged, truth, mixed):
-        n = int(labels[0].max()) + 1
-        means, sizes = zip(
-            *(tables.cluster_means(x, own, n) for x, own in zip(values, labels, strict=True)),
-            strict=True,
-        )
-        _, projections = common_shape(means, sizes, features.n_factors)
-        proposals.append(tables._proposal(chain, 0, features, labels, projections, values))
+        proposals.append(tables._proposal(chain, 0, features, labels, values))
     best = tables.judged(chain, 0, features, proposals)
     everything = np.concatenate(truth)
     assert pmm.metrics.adjusted_rand_index({"": everything}, {"": best.labels[0]}) == 1.0
@@ -146,7 +140,7 @@ def test_names_are_in_the_order_that_the_prior_likes(model):
     sizes = (5, 10, 15, 50)
     labels = [np.repeat(np.arange(4), sizes)] * 2
     values = [d.data.values for d in features.domains]
-    proposal = tables._proposal(chain, 0, features, labels, [np.eye(4)] * 2, values)
+    proposal = tables._proposal(chain, 0, features, labels, values)
     assert np.bincount(proposal.labels[0]).tolist() == [100, 30, 20, 10]
 
 

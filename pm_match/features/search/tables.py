@@ -104,10 +104,7 @@ def propose(
                 place_of = np.empty(n, np.int64)
                 place_of[chosen] = np.arange(n)
                 labels.append(place_of[label])
-            matched = [m[chosen] for m, chosen in zip(means, maps, strict=True)]
-            weights = [s[chosen] for s, chosen in zip(sizes, maps, strict=True)]
-            _, projections = common_shape(matched, weights, features.n_factors)
-            found.append(_proposal(chain, number, features, labels, projections, values))
+            found.append(_proposal(chain, number, features, labels, values))
     return found
 
 
@@ -156,7 +153,7 @@ def completed(data: MaskedTable) -> NDArray[np.float64]:
     return values
 
 
-def _proposal(chain, number, features: Features, labels, projections, values) -> Proposal:
+def _proposal(chain, number, features: Features, labels, values) -> Proposal:
     """Propose labels of the domains with features, others staying as they are."""
     place = features.clustering
     clustering = chain.components[number].clusterings[place]
@@ -168,17 +165,13 @@ def _proposal(chain, number, features: Features, labels, projections, values) ->
         # Objects that are linked go where the first of them is.
         everything[place] = everything[place][units.first[units.of_object]]
     if clustering.named:
-        everything[place] = clustering.respected(
-            _named(clustering, everything[place], not units.linked)
-        )
-        own = [everything[place][where[domain.assignment]] for domain in features.domains]
-        return Proposal(everything, _projections(values, own, features.n_factors))
-    # Matchings should not differ by how likely the names of their clusters are.
-    everything[place], _ = renamed(
-        clustering.prior(chain.point), everything[place], clustering.truncation
-    )
-    everything[place] = clustering.respected(everything[place])
-    return Proposal(everything, projections)
+        named = _named(clustering, everything[place], not units.linked)
+    else:
+        # Matchings should not differ by how likely the names of their clusters are.
+        named, _ = renamed(clustering.prior(chain.point), everything[place], clustering.truncation)
+    everything[place] = clustering.respected(named)
+    own = [everything[place][where[domain.assignment]] for domain in features.domains]
+    return Proposal(everything, _projections(values, own, features.n_factors))
 
 
 def _named(clustering: Clustering, labels: NDArray[np.int64], by_domain: bool) -> NDArray[np.int64]:
