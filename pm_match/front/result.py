@@ -60,7 +60,7 @@ class MatchResult:
     settings : mapping, optional
         What draws were made with, such as the seed, for the report to tell.
     progressbar : bool, default True
-        Whether to say so if summaries take their time.
+        Whether to say so if summaries, or `write`, take their time.
 
     Attributes
     ----------
@@ -107,8 +107,8 @@ class MatchResult:
         progressbar: bool = True,
     ):
         self.idata, self.model, self.prepared = _in_order(idata, prepared), model, prepared
-        self.settings = dict(settings or {})
-        with silent(not progressbar), saying("Summarising"):
+        self.settings, self._silent = dict(settings or {}), not progressbar
+        with silent(self._silent), saying("Summarising"):
             self._summarise(only_best)
 
     def _summarise(self, only_best: bool) -> None:
@@ -398,7 +398,7 @@ class MatchResult:
         ImportError
             If matplotlib, itables, or what writes netCDF, is not installed.
         """
-        with saying("Writing"):
+        with silent(self._silent), saying("Writing"):
             return write(self, Path(folder), top, force)
 
     # -- words -----------------------------------------------------------------------------------

@@ -420,14 +420,19 @@ def test_a_result_survives_pickling():
 
 
 def test_what_takes_its_time_is_said(monkeypatch, caplog):
-    def slow(*args, **options):
-        time.sleep(1.2)
-        return pmm.diagnose(*args, **options)
+    def slow(function):
+        def called(*args, **options):
+            time.sleep(1.2)
+            return function(*args, **options)
+
+        return called
 
     caplog.set_level("INFO", "pymc")
     known = drawn([sure, sure])
-    monkeypatch.setattr("pm_match.front.result.diagnose", slow)
-    for progressbar, said in ((True, ["Summarising ..."]), (False, [])):
+    monkeypatch.setattr("pm_match.front.result.diagnose", slow(pmm.diagnose))
+    monkeypatch.setattr("pm_match.front.result.write", slow(lambda *_: None))
+    for progressbar, said in ((True, ["Summarising ...", "Writing ..."]), (False, [])):
         caplog.clear()
-        pmm.MatchResult(known.idata, None, known.prepared, progressbar=progressbar)
+        result = pmm.MatchResult(known.idata, None, known.prepared, progressbar=progressbar)
+        result.write("nowhere")
         assert caplog.messages == said
