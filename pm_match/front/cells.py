@@ -10,6 +10,8 @@ import pandas as pd
 
 # As whole numbers of 64 bits are written; labels such as 007 are text.
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+# Endings of compressed files, which pandas reads.
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 MISSING = ["", "NA", "N/A", "NaN", "nan"]
 
 
@@ -74,8 +76,8 @@ def read_links(file: Path) -> pd.DataFrame:
 
 
 def stem(file: Path) -> str:
-    """Give a file's name without what says its kind."""
-    return Path(file.name.removesuffix(".gz")).stem
+    """Give a file's name without what says its kind, and how it is compressed."""
+    return Path(file.stem if file.suffix.lower() in _COMPRESSED else file.name).stem
 
 
 def is_market(file: Path) -> bool:

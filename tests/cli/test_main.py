@@ -220,6 +220,13 @@ def test_domains_are_named_after_files(tmp_path, stem, name):
     assert found.titles == {name: stem}
 
 
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".ZIP"])
+def test_compressed_files_are_named_as_what_is_in_them(tmp_path, ending):
+    file = tmp_path / f"left.csv{ending}"
+    pd.DataFrame({"u": [1.5, 3.0], "v": [2.0, 5.5]}).to_csv(file, index=False)
+    assert prepared(file).titles == {"left": "left"}
+
+
 def test_links_are_grouped_by_the_domains_that_they_link(tmp_path, files):
     third = write(tmp_path / "third.csv", "z\n1.5\n2\n3\n")
     links = write(tmp_path / "links.csv", "left,right,third\nq,1,\np,,3\nr,2,\n")
