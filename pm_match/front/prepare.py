@@ -28,7 +28,7 @@ from pm_match.checks import (
     warn,
 )
 from pm_match.find_matching import find_matching
-from pm_match.front.cells import read_links, stem
+from pm_match.front.cells import read_links, stem, without_blanks
 from pm_match.front.columns import (
     LEFT_OUT,
     USES,
@@ -411,8 +411,8 @@ def prepare(
         From names to tables (DataFrames, 2-D arrays, DataArrays, AnnData, CSV files) or to networks
         (SciPy sparse matrices, networkx graphs; ``.mtx`` and ``.npz`` files). Or files, which are
         named as they are; or MuData, whose modalities are domains.
-        Numbers, booleans and categories are understood, pandas' nullable types too; NaN is a
-        missing value. A DataFrame's index names the objects.
+        Numbers, booleans and categories are understood, pandas' nullable types too; NaN and blank
+        text are missing values. A DataFrame's index names the objects.
     links : mapping, DataFrame, file or sequence of mappings and DataFrames, optional
         Objects known to share a cluster: a DataFrame, or a CSV file, with a column of labels for
         each domain, one row a link; or from domains to positions (whole numbers) or labels (text).
@@ -664,7 +664,7 @@ def _known(
                 f"{where}: expected a label for every object (a list, an array or a Series); found "
                 f"{found_there}"
             )
-        values = pd.Series(cells)
+        values = without_blanks(pd.Series(cells))
         if len(values) != len(objects):
             raise ValueError(f"{where}: expected {len(objects)} labels; found {len(values)}")
         codes, labels = pd.factorize(values, sort=values.dropna().map(type).nunique() == 1)
@@ -874,7 +874,7 @@ def look_at_table(
     as_labels(where, "row", frame.index)  # refuses those that are not unique
     looked, kept, refused = {}, {}, []
     for column, values in frame.items():
-        name = as_variable(column)
+        name, values = as_variable(column), without_blanks(values)
         if name in looked:
             raise ValueError(
                 f"{where}: expected columns of different names; found two of {name!r} (where '/' "

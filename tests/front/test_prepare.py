@@ -54,6 +54,24 @@ def test_ids_become_labels_and_nothing_is_lost_on_the_way():
     assert "sku" in a.columns  # the user's own frame is left as it is
 
 
+@pytest.mark.parametrize("dtype", [object, "string", "category", "dictionary"])
+def test_blank_text_is_missing_as_empty_cells_of_files_are(dtype):
+    kinds = pd.Series(["tea", "", "cocoa", "  ", None, "tea"] * 5)
+    if dtype == "dictionary":
+        pa = pytest.importorskip("pyarrow")
+        dtype = pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))
+    table = frame().assign(kind=kinds.astype(dtype))
+    found = pmm.prepare({"a": table, "b": frame()})
+    assert found.columns["a"]["kind"] == ("category", "15 missing", False)
+    assert found.data["a"]["kind"].dropna().tolist() == ["tea", "cocoa", "tea"] * 5
+    table["kind"] = table["kind"].astype(object).replace({"tea": "1.5", "cocoa": "2"})
+    with pytest.raises(TypeError, match=r"'kind': .*found numbers as text"):
+        pmm.prepare({"a": table, "b": frame()})
+    codes, labels = pmm.prepare({"a": frame(6)}, clusters={"a": kinds[:6]}).clusters["a"]
+    assert labels.tolist() == ["cocoa", "tea"]
+    assert codes.tolist() == [1, -1, 0, -1, -1, 1]
+
+
 def test_whole_numbers_that_vary_less_than_counts_are_codes():
     rng = np.random.default_rng(0)
 
