@@ -186,6 +186,14 @@ def _edges(name, table, columns, n_axes) -> NetworkFile:
             f"{where}: expected {n_axes} columns of names, then perhaps one of values; found "
             f"{chosen}. Say which by columns=[…]"
         )
+    for column in chosen[:n_axes]:
+        if pd.api.types.is_float_dtype(table[column].dtype):
+            raise TypeError(
+                f"{where}: expected names of the ends of edges (text or whole numbers) in "
+                f"{chosen[:n_axes]}; found {column!r} of dtype {table[column].dtype}. Of tables, a "
+                f"mapping says what columns hold: columns={{{column!r}: 'number', …}}, 'ignore' "
+                "of those that are not to be used"
+            )
     return NetworkFile(None, table[chosen], tuple(map(str, chosen[:n_axes])))
 
 

@@ -492,6 +492,9 @@ class TestNetworks:
     def test_bad_lists(self):
         with pytest.raises(ValueError, match=r"no column 'bos'; .* did you mean 'boss'"):
             pmm.prepare({"a": edges(("x", "u"))}, columns=["bos", "clerk"])
+        said = r"expected names .* in \['sold', 'price'\]; found 'price' of dtype float64. Of t"
+        with pytest.raises(TypeError, match=said):
+            pmm.prepare({"a": frame()}, columns=["sold", "price"])
         with pytest.raises(ValueError, match=r"network 'b': expected .*edges, as .* 'a' is"):
             pmm.prepare({"a": edges(("x", "u")), "b": np.eye(2)}, model="relational_clusters")
 
