@@ -34,11 +34,15 @@ _LEAST_COUNTED = 8
 
 
 class Column(NamedTuple):
-    """What was found: one of `USES` or `LEFT_OUT`, what to say of it, and whether to warn."""
+    """What was found: one of `USES` or `LEFT_OUT`, what to say of it, and whether to warn.
+
+    `dtype`: of the column, or of what a column of any objects holds.
+    """
 
     use: str
     note: str = ""
     warn: bool = False
+    dtype: Any = None
 
 
 def look_at_column(where: str, values: pd.Series, told: str | None = None) -> Column:

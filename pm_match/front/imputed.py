@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pm_match.front.columns import Column
 from pm_match.front.prepare import PreparedData
 from pm_match.models.mixture import observed_columns
 
@@ -32,8 +33,9 @@ def filled(prepared: PreparedData, name: str, found: xr.Dataset) -> pd.DataFrame
         for place, column in enumerate(columns):
             own = table[column]
             hidden = own.isna()
+            found_in = prepared.columns[name][column]
             if not hidden.any():
-                told[column] = own.infer_objects()
+                told[column] = _as_given(own, found_in, whole=True)
                 continue
             said = {
                 end: found[f"{variable}{end}"].to_numpy().reshape(len(own), -1)[:, place]
@@ -42,15 +44,28 @@ def filled(prepared: PreparedData, name: str, found: xr.Dataset) -> pd.DataFrame
             }
             if categories is not None:
                 said[""] = np.array(categories, object)[said[""].astype(np.int64)]
-            elif mixed and prepared.columns[name][column].use == "boolean":
+            elif mixed and found_in.use == "boolean":
                 p = said[""]
                 said = {"": np.round(p), "_probability": np.maximum(p, 1.0 - p)}
             elif scaled:
                 said = {end: x * own.std(ddof=0) + own.mean() for end, x in said.items()}
-            whole = own.astype(object).where(~hidden, said.pop("")).infer_objects()
-            told[column] = whole.astype(own.dtype) if own.dtype == "category" else whole
+            whole = own.astype(object).where(~hidden, said.pop(""))
+            told[column] = _as_given(whole, found_in, whole=False)
             told |= {_unused(table, f"{column}{end}"): values for end, values in said.items()}
     return pd.DataFrame(told, table.index)
+
+
+def _as_given(values: pd.Series, column: Column, whole: bool) -> pd.Series:
+    """Give values the dtype of their column.
+
+    Means of whole numbers are none; `whole`: whether there are no such.
+    """
+    dtype = column.dtype
+    if column.use == "category" and pd.api.types.is_float_dtype(dtype):
+        return values.infer_objects()  # codes, some of which are missing
+    if not whole and column.use != "category" and pd.api.types.is_integer_dtype(dtype):
+        dtype = "Float64" if isinstance(dtype, pd.api.extensions.ExtensionDtype) else float
+    return values.astype(dtype)
 
 
 def _unused(table: pd.DataFrame, name: str) -> str:

@@ -91,7 +91,7 @@ class PreparedData:
         The names that the user gave, by those of `data`.
     columns : dict of str to dict of str to Column
         What was found in the columns of every table: its ``use`` ("number", "positive", "count",
-        "boolean", "category" or "left out") and a ``note``.
+        "boolean", "category" or "left out"), a ``note`` and the ``dtype``.
     notes : list of str
         What else was found.
     options : dict
@@ -874,7 +874,8 @@ def look_at_table(
     as_labels(where, "row", frame.index)  # refuses those that are not unique
     looked, kept, refused = {}, {}, []
     for column, values in frame.items():
-        name, values = as_variable(column), without_blanks(values)
+        name, dtype = as_variable(column), values.dropna().infer_objects().dtype
+        values = without_blanks(values)
         if name in looked:
             raise ValueError(
                 f"{where}: expected columns of different names; found two of {name!r} (where '/' "
@@ -890,7 +891,7 @@ def look_at_table(
             except TypeError as error:
                 refused.append(str(error))
                 continue
-        looked[name] = found
+        looked[name] = found._replace(dtype=dtype)
         if found.use == "category":
             kept[name] = values if values.dtype == "category" else values.astype(object)
         elif found.use != LEFT_OUT:

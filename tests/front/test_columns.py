@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import pm_match as pmm
-from pm_match.front.columns import LEFT_OUT, look_at_column
+from pm_match.front.columns import LEFT_OUT, Column, look_at_column
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -68,14 +68,14 @@ def test_types_as_people_have_them(case):
 
 
 def test_what_names_objects_is_offered_and_never_used_silently():
-    assert look([f"n{i}" for i in range(N)]) == (
+    assert look([f"n{i}" for i in range(N)]) == Column(
         LEFT_OUT,
         "a text of its own for every object; if it names them, say id='x'",
         True,
     )
     assert look(np.arange(7, 7 + N)).use == LEFT_OUT  # 7, 8, 9, …
     for name in ("id", "ID", "user_id", "SKU", "Unnamed: 0", "order no", "index"):
-        assert look(WHOLE, name) == (
+        assert look(WHOLE, name) == Column(
             LEFT_OUT,
             f"a number of its own for every object; if it names them, say id={name!r}",
             True,
@@ -84,14 +84,14 @@ def test_what_names_objects_is_offered_and_never_used_silently():
     assert (found.use, found.warn) == ("number", True)
     assert found.note == "distinct whole numbers; if they only name objects, say id='paid'"
     assert look(WHOLE, "idle").use == "number"
-    assert look(REPEATED + 40, "id") == ("number", "", False)  # which repeats
-    assert look(WHOLE, "id", told="number") == ("number", "", False)
+    assert look(REPEATED + 40, "id") == Column("number", "", False)  # which repeats
+    assert look(WHOLE, "id", told="number") == Column("number", "", False)
 
 
 def test_what_says_nothing_is_left_out():
-    assert look([2.5] * N) == (LEFT_OUT, "one value only (2.5)", True)
-    assert look(["tea"] * N) == (LEFT_OUT, "one value only (tea)", True)
-    assert look([np.nan] * N) == (LEFT_OUT, "no value in it", True)
+    assert look([2.5] * N) == Column(LEFT_OUT, "one value only (2.5)", True)
+    assert look(["tea"] * N) == Column(LEFT_OUT, "one value only (tea)", True)
+    assert look([np.nan] * N) == Column(LEFT_OUT, "no value in it", True)
     assert look([None, "tea"] * 5).use == LEFT_OUT
 
 
@@ -153,9 +153,9 @@ def test_columns_of_arrow():
     pa = pytest.importorskip("pyarrow")
     texts, holes = np.array(["u", "v", "w"])[REPEATED].tolist(), f"{N} missing"
     text = pd.arrays.ArrowExtensionArray(pa.array(texts + [None] * N))
-    assert look(text) == ("category", holes, False)
+    assert look(text) == Column("category", holes, False)
     coded = pd.arrays.ArrowExtensionArray(pa.array(texts + [None] * N).dictionary_encode())
-    assert look(coded) == ("category", holes, False)
+    assert look(coded) == Column("category", holes, False)
     plain = pd.DataFrame({"kind": np.array(texts + [None] * N, dtype=object)})
     for own in (text, coded):
         tables = {"a": pd.DataFrame({"kind": own}), "b": plain}

@@ -1,5 +1,7 @@
 """Missing values of a matching come in the units and categories of the user's tables."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,23 +39,19 @@ def test_mixed_tables(shops):
     assert own.index.equals(table.index)
     for column in table:
         known = holes[column].notna().to_numpy()
-        assert (
-            own[column][known].astype(str).tolist()
-            == (
-                table[column][known].astype(object if column == "colour" else float).astype(str)
-            ).tolist()
-        )
+        dtype = "Float64" if column == "sold" else table[column].dtype  # of means
+        pd.testing.assert_series_equal(own[column][known], table[column][known].astype(dtype))
         sure = own.get(f"{column}_probability", pd.Series(1.0, own.index))
         assert (sure[known] == 1.0).all()
     assert own["colour"].iloc[:3].tolist() == ["green", "black", "brown"]
-    assert own["new"].iloc[2:5].tolist() == [0.0, 0.0, 1.0]
+    assert own["new"].iloc[2:5].tolist() == [False, False, True]
     assert own["new_probability"].between(0.5, 1.0).all()
     said = pmm.impute(result.kept, result.model, ci_prob=0.8, random_seed=1, progressbar=False)
     for end in ("", "_lower", "_upper"):
         expected = said[f"shop_1_positive{end}"].to_numpy()[:, 0]
         np.testing.assert_array_equal(own[f"price{end}"], expected)
     assert (own["sold_lower"] <= own["sold"]).all()
-    assert found["south"].columns.tolist() == ["price", "new", "sold"]
+    pd.testing.assert_frame_equal(found["south"], table.drop(columns="colour"))
 
 
 def test_categories_come_as_the_tables_have_them():
@@ -76,6 +74,25 @@ def test_categories_come_as_the_tables_have_them():
         assert found[name][["rating", "size"]].dtypes.equals(own.dtypes)
         assert found[name][["rating", "size"]][6:].equals(own[6:])
     assert found["a"]["size"].notna().all()
+
+
+def test_columns_keep_their_dtypes():
+    kind = np.arange(20) % 2
+    of_numbers, of_truth, of_text = ["float32", "Float64"], ["boolean"], ["string", "str", "object"]
+    if find_spec("pyarrow"):
+        of_numbers, of_truth = [*of_numbers, "double[pyarrow]"], [*of_truth, "bool[pyarrow]"]
+    text = np.array(["u", "v"])[kind]
+    table = pd.DataFrame(
+        {dtype: pd.Series(kind + 0.5).astype(dtype) for dtype in of_numbers}
+        | {dtype: pd.Series(kind == 1).astype(dtype) for dtype in of_truth}
+        | {dtype: pd.Series(text).astype(dtype) for dtype in of_text}
+    )
+    holes = table.apply(lambda column: column.mask(np.arange(20) == 3))
+    tables = {"a": holes, "b": table.assign(bool=kind == 1, count=kind)}
+    result = pmm.match(tables, n_clusters=3, **SHORT)
+    found = result.impute(progressbar=False)
+    pd.testing.assert_frame_equal(found["a"][[*table]].drop(3), table.infer_objects().drop(3))
+    pd.testing.assert_frame_equal(found["b"], tables["b"].infer_objects())
 
 
 def test_columns_of_the_table_stay():
