@@ -63,6 +63,8 @@ _MORE = 4
 _SEARCHES = 2
 # Fewer names in two columns are categories rather than the ends of edges.
 _LEAST_NODES = 10
+# That no two rows are the same is chance if fewer pairs of rows were to be expected the same.
+_LEAST_SAME = 5
 # Options that only networks have.
 _OF_NETWORKS = (
     "types",
@@ -613,20 +615,29 @@ def _look_at_tables(given, titles, ids, told):
                 "nodes of a network, say model='relational_clusters'"
             )
         ends = tables[name].select_dtypes(exclude="number")
-        if ends.shape[1] == 2 and tables[name].shape[1] <= 3:
-            one, other = ends
-            first, second = (set(ends[column].dropna()) for column in (one, other))
-            what = ""
-            if len(first | second) >= _LEAST_NODES and first & second:
-                what = f"{one!r} and {other!r} hold the same names"
-            elif min(len(first), len(second)) >= _LEAST_NODES and not ends.duplicated().any():
-                what = f"{one!r} and {other!r} are never the same in two rows"
-            if what:
-                warn(
-                    f"domain {titles[name]!r}: {what}; if rows are edges of a network, say "
-                    "model='relational_clusters'"
-                )
+        # Lists of edges have a value beside the ends at most, and their rows have no names.
+        may_be = ends.shape[1] == 2 and len(looked[name]) <= 3 and ids[name] is None
+        if may_be and (what := _like_edges(ends)):
+            warn(
+                f"domain {titles[name]!r}: {what}; if rows are edges of a network, say "
+                "model='relational_clusters'"
+            )
     return tables, looked
+
+
+def _like_edges(ends: pd.DataFrame) -> str:
+    """Say in which way two columns of names look like the ends of edges, if they do."""
+    one, other = ends
+    shares = [ends[column].value_counts(normalize=True) for column in ends]
+    first, second = (set(share.index) for share in shares)
+    if len(first | second) >= _LEAST_NODES and first & second:
+        return f"{one!r} and {other!r} hold the same names"
+    # Of independent columns, so many pairs of rows are the same on average.
+    same = len(ends) * (len(ends) - 1) / 2 * np.prod([(share**2).sum() for share in shares])
+    few = min(len(first), len(second)) < _LEAST_NODES or same < _LEAST_SAME
+    if few or ends.duplicated().any():
+        return ""
+    return f"{one!r} and {other!r} are never the same in two rows"
 
 
 def _set_classes(found: PreparedData, classes: Mapping[str, Any] | None) -> None:

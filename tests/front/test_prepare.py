@@ -443,8 +443,13 @@ class TestNetworks:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", said)
             warnings.filterwarnings("error", f".*{never}")
-            for own in (ratings, few, [*pairs, pairs[0]]):
+            chance = [(f"r{k % 15}", f"c{(k + k // 15) % 15}") for k in range(30)]
+            for own in (ratings, few, [*pairs, pairs[0]], chance):
                 pmm.prepare(dict.fromkeys("ab", edges(*own)))
+            more = edges(*pairs).assign(year=2020, price=RNG.normal(size=len(pairs)))
+            pmm.prepare(dict.fromkeys("ab", more), columns={"year": "ignore"})
+            named = edges(*pairs).assign(sku=[f"s{k}" for k in range(len(pairs))])
+            pmm.prepare(dict.fromkeys("ab", named), id="sku")
 
     def test_links_name_networks_of_one_type(self):
         lists = {name: edges(("x", "u"), ("u", "y"), ("x", "y")) for name in "ab"}
