@@ -38,7 +38,7 @@ _DISTRIBUTIONS = {
     "WeibullBeta": "Weibull",
 }
 # Names of parameters, in the order of the random variable's inputs; "/" is given as its inverse,
-# "+" as what is more than the one before, and "-" not at all.
+# "+" as what is more than the one before, "-" not at all, and "*" as a list of all that follow.
 _PARAMETERS = {
     "AR": "rho sigma init_dist -",
     "AsymmetricLaplace": "b kappa mu",
@@ -49,6 +49,7 @@ _PARAMETERS = {
     "CAR": "mu W alpha tau -",
     "Categorical": "p",
     "Dirichlet": "a",
+    "EulerMaruyama": "init_dist - *sde_pars",
     "ExGaussian": "mu sigma nu",
     "Exponential": "/lam",
     "GARCH11": "omega alpha_1 beta_1 initial_vol - -",
@@ -58,6 +59,7 @@ _PARAMETERS = {
     "HyperGeometric": "k +N n",
     "ICAR": "W sigma zero_sum_stdev",
     "Interpolated": "x_points pdf_points -",
+    "KroneckerNormal": "mu sigma *covs",
     "LKJCholeskyCov": "n eta sd_dist",
     "LogNormal": "mu sigma",
     "LogitNormal": "mu sigma",
@@ -79,6 +81,12 @@ _PARAMETERS = {
     "Wishart": "nu V",
     "ZeroSumNormal": "sigma -",
 }
+# What is no input of the random variable, unless it is this default.
+_MORE: dict[str, list[tuple[str, str, Any]]] = {
+    "AR": [("constant", "constant_term", False)],
+    "EulerMaruyama": [("dt", "dt", None), ("sde_fn", "sde_fn", None)],
+    "ZeroSumNormal": [("n_zerosum_axes", "ndim_supp", 1)],
+}
 # What these call a precision.
 _PRECISION = dict.fromkeys(("HalfStudentT", "SkewStudentT", "StudentT"), "lam")
 
@@ -86,8 +94,9 @@ _PRECISION = dict.fromkeys(("HalfStudentT", "SkewStudentT", "StudentT"), "lam")
 def show(model: Model | None = None) -> None:
     """Print the declaration of a model, as PyMC.
 
-    It is for reading: large constants are given by their shapes, and parameters are those that PyMC
-    made of the ones that were given (a precision of its standard deviation, say).
+    It is for reading: large constants are given by their shapes, functions as "…", and parameters
+    are those that PyMC made of the ones that were given (a precision of its standard deviation,
+    say).
 
     Parameters
     ----------
@@ -157,8 +166,15 @@ def _distribution(variable: TensorVariable, model: Model) -> tuple[str, list[str
     if name == "Truncated":
         lower, upper = (_expression(own, model) for own in node.inputs[-2:])
         return "pm.Truncated", [_expression(_base(variable), model), lower, upper]
+    for of_functions in ("CustomDist", "Simulator"):
+        if name.startswith(of_functions):  # and then as the variable
+            listed = [_expression(own, model) for own in given]
+            return f"pm.{of_functions}", ["…", *listed]
     names = _PARAMETERS.get(name, "").split()
     told: list[str] = []
+    if names and names[-1].startswith("*"):
+        label, given, rest = names.pop()[1:], given[: len(names)], given[len(names) :]
+        told.append(f"{label}=[{', '.join(_expression(own, model) for own in rest)}]")
     for number, own in enumerate(given):
         label = names[number] if len(names) == len(given) else ""
         if label == "-":
@@ -173,6 +189,10 @@ def _distribution(variable: TensorVariable, model: Model) -> tuple[str, list[str
         if more:
             text = f"({told[-1].partition('=')[2]} + {text})"
         told.append(f"{label}={text}" if label else text)
+    for label, attribute, default in _MORE.get(name, ()):
+        own = getattr(op, attribute)
+        if own != default:
+            told.append(f"{label}={'…' if callable(own) else own}")
     return f"{'pm' if hasattr(pm, name) else 'pmm'}.{name}", told
 
 

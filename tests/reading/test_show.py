@@ -69,6 +69,35 @@ def test_parameters_and_transforms_are_those_that_pymc_takes(capsys):
     assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:]] == told
 
 
+def test_what_is_no_input_of_a_distribution_is_told_too(capsys):
+    told = [
+        'a = pm.Normal("a", mu=0, sigma=1)',
+        'b = pm.KroneckerNormal("b", covs=[(a * array(2, 2)), array(3, 3)], mu=array(6,), sigma=2)',
+        'c = pm.AR("c", rho=array(2,), sigma=1, init_dist=pm.Normal.dist(mu=0, sigma=1), '
+        "constant=True)",
+        'd = pm.ZeroSumNormal("d", sigma=2, n_zerosum_axes=2)',
+        'e = pm.ZeroSumNormal("e", sigma=2)',
+        'f = pm.CustomDist("f", …, a, 2)',
+        'g = pm.CustomDist("g", …, a)',
+        'h = pm.Simulator("h", …, a, observed=…)',
+        'i = pm.EulerMaruyama("i", sde_pars=[a], init_dist=pm.Normal.dist(mu=0, sigma=1), dt=0.1, '
+        "sde_fn=…)",
+    ]
+    start = pm.Normal.dist()
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.KroneckerNormal("b", np.zeros(6), covs=[a * np.eye(2), np.eye(3)], sigma=2)
+        pm.AR("c", [0.5, 0.25], init_dist=start, constant=True, steps=3)
+        pm.ZeroSumNormal("d", 2.0, n_zerosum_axes=2, shape=(2, 3))
+        pm.ZeroSumNormal("e", 2.0, shape=(2, 3))
+        pm.CustomDist("f", a, 2.0, logp=lambda value, mu, s: -((value - mu) ** 2) / s)
+        pm.CustomDist("g", a, dist=lambda mu, size: pm.Normal.dist(mu, 1.0, size=size))
+        pm.Simulator("h", lambda rng, mu, size: rng.normal(mu, size=size), a, observed=np.ones(3))
+        pm.EulerMaruyama("i", 0.1, lambda x, a: (a * x, 1.0), (a,), init_dist=start, steps=5)
+    pmm.show(model)
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:]] == told
+
+
 ONE = {
     "AsymmetricLaplace": [{"b": 1.5, "kappa": 2.5, "mu": 0.5}],
     "Bernoulli": [{"p": 0.25}, {"logit_p": 0.5}],
