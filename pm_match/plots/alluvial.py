@@ -17,7 +17,7 @@ from pm_match.plots.canvas import (
     as_they_are,
     colour_of,
     counted,
-    drawn_name,
+    drawn_titles,
     ink_on,
     panels,
 )
@@ -197,7 +197,8 @@ def _draw(
     axis.set_xlim(-0.3, len(names) - 0.7)
     # Cluster 0 is on top, as it is in the first row of matrices.
     axis.set_ylim(1.02 * highest, 0)
-    sizes = [f"{drawn_name(name)}\n{counted(len(own), 'object')}" for name, own in found.items()]
+    titles = drawn_titles(found)
+    sizes = [f"{titles[name]}\n{counted(len(own), 'object')}" for name, own in found.items()]
     axis.set_xticks(range(len(names)), sizes)
     if not share:
         axis.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)

@@ -1,6 +1,6 @@
 """What all figures share: matplotlib, sizes, marks of clusters on axes, colours."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -112,24 +112,38 @@ def counted(n: int, noun: str) -> str:
 def drawn_names(labels: Any) -> list[str]:
     """Write labels as they are drawn: dates without hours if none has any, whole numbers as such.
 
-    The middle of long names is left out, as objects are mostly told apart by their ends.
+    Of long names the middle is left out, as objects are mostly told apart by their ends, or what is
+    the same in all that would look alike.
     """
     index = pd.Index(labels)
     if index.dtype.kind in "mM":
         index = index.astype(str)
     names = [f"{name:g}" if isinstance(name, float) else str(name) for name in index]
-    return [_shortened(name, _LONGEST) for name in names]
+    return _shortened(names, _LONGEST)
 
 
-def drawn_name(domain: Any) -> str:
-    """Write the name of a domain as it is drawn: without its middle, if that is very long."""
-    return _shortened(str(domain), _WIDEST)
+def drawn_titles(domains: Iterable[Any]) -> dict[Any, str]:
+    """Write names of domains as they are drawn, by name: shortened as objects' if very long."""
+    names = list(domains)
+    return dict(zip(names, _shortened(list(map(str, names)), _WIDEST), strict=True))
 
 
-def _shortened(name: str, longest: int) -> str:
-    half = (longest - 1) // 2
-    short = f"{name[:half]}\N{HORIZONTAL ELLIPSIS}{name[-half:]}"
-    return name if len(name) <= longest else short
+def _shortened(names: Sequence[str], longest: int) -> list[str]:
+    half, end = (longest - 1) // 2, longest // 5
+    middle = longest - 2 * end - 2
+    short = {
+        name: name if len(name) <= longest else f"{name[:half]}…{name[-half:]}" for name in names
+    }
+    by_short: dict[str, list[str]] = {}
+    for name, own in short.items():
+        by_short.setdefault(own, []).append(name)
+    for alike in (own for own in by_short.values() if len(own) > 1):
+        same = [len(set(letters)) == 1 for letters in zip(*alike, strict=False)]
+        differ = [*same, False].index(False)
+        for name in alike:
+            at = min(differ, len(name) - end - middle)
+            short[name] = f"{name[:end]}…{name[at : at + middle]}…{name[-end:]}"
+    return [short[name] for name in names]
 
 
 def as_they_are[Drawn: Any](drawn: Drawn) -> Drawn:

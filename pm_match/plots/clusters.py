@@ -14,8 +14,8 @@ from pm_match.plots.canvas import (
     SMALL,
     as_they_are,
     centred,
-    drawn_name,
     drawn_names,
+    drawn_titles,
     panels,
     standardised,
     widths_of,
@@ -82,6 +82,7 @@ def plot_clusters(
     means = {name: _profiles(table.values, found[name], shown) for name, table in tables.items()}
     # Means that are all near zero, as those of one cluster are, have no colour.
     top = max(_LEAST, *(float(np.nanmax(np.abs(mean))) for mean in means.values()))
+    titles = drawn_titles(tables)
     for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
         image = axis.imshow(
             np.ma.masked_invalid(means[name]),
@@ -101,7 +102,7 @@ def plot_clusters(
         if table.n_features <= MOST_LABELS:
             names = drawn_names(table.features)
             axis.set_xticks(range(table.n_features), names, rotation=90, fontsize=SMALL)
-        axis.set(title=drawn_name(name), xlabel="feature", label=name)
+        axis.set(title=titles[name], xlabel="feature", label=name)
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)
     axes[0, 0].set_ylabel("cluster")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.plots.canvas import SMALL, as_they_are, counted, drawn_name, drawn_names, panels
+from pm_match.plots.canvas import SMALL, as_they_are, counted, drawn_names, drawn_titles, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def plot_confusion(
     columns, ticks = _columns(found, shown)
     kinds = _diagonal(kinds, classes, columns, len(shown))
 
+    titles = drawn_titles(true)
     n_columns = min(len(true), _MOST_COLUMNS)
     n_rows = -(-len(true) // n_columns)
     width = 0.5 + float(np.clip(0.36 * len(ticks), 1.6, 13 / n_columns))
@@ -113,7 +114,7 @@ def plot_confusion(
         axis.set_yticks(np.arange(len(kinds) - 1) + 0.5, minor=True)
         axis.grid(which="minor", color="0.85", lw=0.5)
         axis.tick_params(which="both", length=0)
-        axis.set_title(f"{drawn_name(name)}: {counted(len(own), 'object')}", fontsize=10)
+        axis.set_title(f"{titles[name]}: {counted(len(own), 'object')}", fontsize=10)
         axis.set_xlabel("cluster")
         axis.set_label(name)
     for axis in axes[:, 0]:

@@ -10,7 +10,7 @@ import xarray as xr
 
 from pm_match import datasets
 from pm_match.checks import check_count
-from pm_match.plots.canvas import SMALL, as_they_are, drawn_name, panels
+from pm_match.plots.canvas import SMALL, as_they_are, drawn_titles, panels
 from pm_match.plots.labels import labels_by_domain, largest
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def plot_gallery(
         row[0].set_ylabel(
             str(cluster), rotation=0, ha="right", va="center", fontsize=12, fontweight="bold"
         )
-    for axis, name in zip(axes[0], domains, strict=True):
-        axis.set_title(drawn_name(name), loc="left")
+    for axis, title in zip(axes[0], drawn_titles(domains).values(), strict=True):
+        axis.set_title(title, loc="left")
     figure.suptitle("Matched clusters" + omitted)
     return as_they_are(figure)
 

@@ -24,7 +24,7 @@ from pm_match.plots.canvas import (
     SMALL,
     as_they_are,
     colour_of,
-    drawn_name,
+    drawn_titles,
     one_draw,
     panel,
 )
@@ -142,6 +142,7 @@ def plot_latent(
         "alpha": 0.8,
         **kwargs,
     }
+    shown = drawn_titles(titles.values())
     for number, (name, z) in enumerate(objects.items()):
         own = [
             colour_of(place[label]) if label in place else "white"
@@ -151,7 +152,7 @@ def plot_latent(
             *((z - centre) @ axes[:2].T).T,
             c=own,
             marker=MARKERS[number % len(MARKERS)],
-            label=drawn_name(titles[name]),
+            label=shown[titles[name]],
             **style,
         )
     at = (vectors[clusters] - centre) @ axes[:2].T

@@ -12,7 +12,7 @@ from pm_match.matching.draws import PREFIX, assignment_pairs
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.match_probability import read_pair
 from pm_match.matching.set_draws import full_names, read_sets
-from pm_match.plots.canvas import as_they_are, counted, drawn_name, mark_clusters, panels, pyplot
+from pm_match.plots.canvas import as_they_are, counted, drawn_titles, mark_clusters, panels, pyplot
 from pm_match.plots.labels import by_match, names_of
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def plot_match_matrix(
     n_columns = min(len(pairs), 3)
     size = 0.9 + 3.9 * n_columns, 0.5 + 3.9 * -(-len(pairs) // n_columns)
     figure, axes = panels(len(pairs), n_columns, figsize=figsize or size)
+    titles = drawn_titles(own.removeprefix(PREFIX) for pair in pairs for own in pair)
     for axis, (first, second) in zip(axes.flat, pairs, strict=False):
         probability = match_probability(idata, first, second, **options).to_numpy()
         rows, columns = found[first].to_numpy(), found[second].to_numpy()
@@ -114,7 +115,7 @@ def plot_match_matrix(
         ):
             mark_clusters(side, variable.to_numpy()[order], line, names_of(variable[order]))
         axis.set_label(f"{first} {second}")
-        one, other = (drawn_name(own.removeprefix(PREFIX)) for own in (first, second))
+        one, other = (titles[own.removeprefix(PREFIX)] for own in (first, second))
         axis.set_ylabel(f"{one}: {counted(len(rows), 'object')}, by cluster")
         axis.set_xlabel(f"{other}: {counted(len(columns), 'object')}, by cluster")
     figure.colorbar(image, ax=figure.axes, label="P(same cluster)", shrink=0.8, pad=0.02)

@@ -14,8 +14,8 @@ from pm_match.plots.canvas import (
     as_they_are,
     centred,
     counted,
-    drawn_name,
     drawn_names,
+    drawn_titles,
     mark_objects,
     mark_readable,
     opposite,
@@ -107,6 +107,7 @@ def plot_matched_data(
         "vmax": 2.5,
         "interpolation": "nearest",
     } | kwargs
+    titles = drawn_titles(tables)
     for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
         values = standardised(table.values)
         axis.patch.set(**ABSENT)  # shows where a value is missing
@@ -124,7 +125,7 @@ def plot_matched_data(
             )
             places[objects] = top + (bottom - top) * (np.arange(len(objects)) + 0.5) / len(objects)
         axis.set(xlim=(-0.5, table.n_features - 0.5), ylim=(edges[-1], 0), label=name)
-        axis.set_title(f"{drawn_name(name)}: {counted(len(values), 'object')}", fontsize=10)
+        axis.set_title(f"{titles[name]}: {counted(len(values), 'object')}", fontsize=10)
         if table.n_features <= MOST_LABELS:
             mark_objects(axis.xaxis, range(table.n_features), drawn_names(table.features))
             axis.set_xlabel("feature")

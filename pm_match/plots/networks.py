@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.plots.canvas import as_they_are, drawn_name, panels
+from pm_match.plots.canvas import as_they_are, drawn_titles, panels
 from pm_match.plots.network_labels import edges_of, labels_by_type
 from pm_match.plots.network_layout import apart, layouts_of, shade_of
 
@@ -84,6 +84,7 @@ def plot_networks(
     n_columns = 2 if len(edges) == 4 else min(len(edges), 3)
     size = 0.7 + 4.0 * n_columns + 0.5 * binned, 0.6 + 4.2 * -(-len(edges) // n_columns)
     figure, axes = panels(len(edges), n_columns, figsize=figsize or size)
+    titles = drawn_titles(edges)
     # Edges in half-tone and lines dark: lines show on full blocks, in colour and in grey.
     half_tone = LinearSegmentedColormap.from_list("edges", ["white", _EDGE])
     for axis, (name, shade) in zip(axes.flat, shades.items(), strict=False):
@@ -112,7 +113,7 @@ def plot_networks(
         ):
             layout.mark(side)
             side.set_label_text(f"{what}: {layout.summary}")
-        axis.set_title(f"{drawn_name(name)}: {_count(edges[name], found[name])}", fontsize=10)
+        axis.set_title(f"{titles[name]}: {_count(edges[name], found[name])}", fontsize=10)
         axis.spines[:].set_color("0.7")
         axis.set_label(name)
     if binned:

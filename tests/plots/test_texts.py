@@ -7,7 +7,8 @@ import xarray as xr
 from matplotlib.text import Text
 
 from pm_match import plots
-from pm_match.plots.canvas import drawn_names
+from pm_match.plots.canvas import drawn_names, drawn_titles
+from tests.plots import made_up
 
 NAMES = ["$^$", r"$\x$", "$x_1$", "5$"]
 
@@ -82,9 +83,38 @@ def test_long_names_lose_their_middle_and_leave_room():
     assert all(not bar.bbox.overlaps(tick.get_window_extent()) for tick in numbers)
 
 
+def test_names_that_differ_in_the_middle_are_told_apart():
+    ends = "sales_of_the_north", "in_the_year_2024"
+    names = [f"{ends[0]}_{own}_{ends[1]}" for own in ("apples", "pears", "apples, red")]
+    shown = drawn_names([*names, names[0], "other", f"other{ends[0]}{ends[1]}"])
+    assert shown == [
+        "sale…apples_in_t…2024",
+        "sale…pears_in_th…2024",
+        "sale…apples, red…2024",
+        "sale…apples_in_t…2024",
+        "other",
+        "othersales…_year_2024",
+    ]
+    titles = drawn_titles(names)
+    assert list(titles) == names
+    assert titles[names[1]] == "sales…pears_in_the_…_2024"
+    assert len(drawn_names(["a" * 30, "a" * 31])) == 2  # one is the beginning of the other
+
+
 LONG_NAMES = [f"{k} a domain whose name {'goes on and on ' * 20}" for k in range(2)]
 LONG = xr.Dataset({f"cluster_{own}": (own, np.zeros(4, int)) for own in LONG_NAMES})
 TABLES = {own: np.arange(16.0).reshape(4, 4) for own in LONG_NAMES}
+
+
+def latent():
+    """A result of domains whose names are long."""
+    of = dict(zip("ab", LONG_NAMES, strict=True))
+
+    def renamed(dataset):
+        own = {name: of.get(str(name)[-1:]) for name in dataset.data_vars}
+        return dataset.rename({name: f"{name[:-1]}{long}" for name, long in own.items() if long})
+
+    return made_up.result(12).map_over_datasets(renamed)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +126,7 @@ TABLES = {own: np.arange(16.0).reshape(4, 4) for own in LONG_NAMES}
         lambda: plots.plot_confusion(LONG, {own: [0, 0, 1, 1] for own in LONG_NAMES}),
         lambda: plots.plot_gallery(LONG, TABLES, image_of=lambda own: own.reshape(4, 2, 2)),
         lambda: plots.plot_matched_data(LONG, TABLES),
+        lambda: plots.plot_latent(latent()),
         lambda: plots.plot_networks(LONG.rename({own: f"{own}_node" for own in LONG}), TABLES),
     ],
 )
