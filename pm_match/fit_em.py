@@ -173,11 +173,8 @@ def _fitted(model: Model, structure: Structure, options: Ascent) -> _Fitted:
         raise Refusal(structure.explain())
     both = [*structure.components, *structure.parts]
     if len(both) > 1 or structure.refusals:
-        reason = f" ({structure.explain()})" if structure.refusals else ""
-        raise Refusal(
-            f"it has {len(both)} independent parts, or some that EM does not serve; expected one "
-            f"that it does{reason}"
-        )
+        left = f", and what nothing serves ({structure.explain()})" if structure.refusals else ""
+        raise Refusal(f"expected one part that is independent of others; found {len(both)}{left}")
     (one,) = both
     if isinstance(one, FactorModel):
         fitted = _shared_factors(model, one, options)

@@ -150,6 +150,13 @@ def test_what_is_not_served_is_refused():
     with model:
         pm.Normal("other", pm.Normal("mu"), observed=x[:, 0])
     refused(model, "'other' is observed too")
+    with model:
+        pm.Normal("another", pm.Normal("its_mu"), observed=x[:, 0])
+    refused(model, "'another', 'other' are observed too")
+    with model:
+        label = pm.Categorical("label", [0.5, 0.5], shape=len(x))
+        pm.Normal("third", pm.Normal("means", shape=2)[label], observed=x[:, 0])
+    refused(model, "expected one part that is independent of others; found 2")
     own = pmm.models.dependency_clusters({"x": x, "y": y}, 3, within="own")
     refused(own, "precisions of their own")
     unpaired = pmm.models.dependency_clusters({"x": x, "y": y}, 3, paired=False)
