@@ -94,7 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(textwrap.fill(line, 79, subsequent_indent="  "))
     print(f"\n{result.clusters.to_string()}\n")
     if not options.search_only:
-        print(f"{as_options(str(result.diagnosis))}\n")
+        for line in as_options(str(result.diagnosis)).splitlines():
+            print(textwrap.fill(line, 79, subsequent_indent="  ") if line[:2] == "- " else line)
+        print()
     if options.out is None:
         print("nothing is written      (--out DIR names a folder)")
         return 0

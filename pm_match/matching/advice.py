@@ -14,6 +14,8 @@ _ESS_LIMIT = 100
 FEW_DRAWS = 100
 # Share of draws that use all clusters there are from which more should be declared.
 FULL = 0.1
+# Quantities that are named in one item, the worst of them.
+_LISTED = 4
 # Differences of mean log joints below which two modes may both have mass that matters.
 _COMPARABLE = 3.0
 
@@ -54,7 +56,7 @@ def convergence_advice(
     if n_draws < FEW_DRAWS:
         return found
     if len(high):
-        values = ", ".join(f"{title} ({value:.2f})" for title, value in high.items())
+        values = _listed(high.sort_values(ascending=False, kind="stable"), ".2f")
         stuck = " (inf: stuck at different values)" if table["note"][high.index].any() else ""
         # Of chains that found different matchings, enough has been said.
         longer = " Sample longer, with more tune." if chains["group"].nunique() == 1 else ""
@@ -66,7 +68,7 @@ def convergence_advice(
     few = table.drop(index=list(pairs))[["ess_bulk", "ess_tail"]].min(axis=1)
     few = few[few < _ESS_LIMIT * n_chains]
     if len(few) and chains["group"].nunique() == 1:
-        values = ", ".join(f"{title} ({value:.0f})" for title, value in few.items())
+        values = _listed(few.sort_values(kind="stable"), ".0f")
         factor = min(_ESS_LIMIT * n_chains / max(few.min(), 1.0), 100.0)
         found.append(
             f"The effective sample size per chain is smaller than {_ESS_LIMIT} (of all chains "
@@ -74,6 +76,13 @@ def convergence_advice(
             "many draws."
         )
     return found
+
+
+def _listed(values: pd.Series, spec: str) -> str:
+    """Name the first quantities with their values, and say how many more there are."""
+    told = [f"{title} ({value:{spec}})" for title, value in values.head(_LISTED).items()]
+    more = f" and {len(values) - _LISTED} more" if len(values) > _LISTED else ""
+    return f"{', '.join(told)}{more}"
 
 
 def _on_groups(chains: pd.DataFrame) -> list[str]:

@@ -902,7 +902,9 @@ def test_interrupted_it_reports_what_it_has(tmp_path, files, monkeypatch, capsys
         assert cli.main(argv) == 0
     told = capsys.readouterr().out
     assert "log_joint" in told
-    assert "take 100 or more (--draws)." in told
+    advice = told[told.index("- The number") :].splitlines()
+    assert "take 100 or more (--draws)." in " ".join(map(str.strip, advice))
+    assert max(map(len, advice[:-2])) < 80
     draws = xr.open_datatree(out / "draws.nc")
     assert draws["posterior"].sizes["draw"] == 7
     assert {"match_left_right.csv", "report.html"} <= {file.name for file in out.iterdir()}

@@ -109,6 +109,21 @@ def test_only_the_log_joint_differs():
     assert any("effective sample size" in item for item in found.advice)
 
 
+def test_of_many_quantities_the_worst_are_named():
+    idata = chains([0, 0, 0, 0], [0, 0, 0, 9])
+    rng = np.random.default_rng(2)
+    for k in range(1, 6):
+        shifts = np.array([0, 0, 0, k])[:, None]
+        own = xr.DataArray(rng.normal(size=(4, 200)) + shifts, dims=("chain", "draw"))
+        idata["posterior"][f"by_{k}"] = own
+    found = pmm.diagnose(idata)
+    worst = found.table["r_hat"].sort_values(ascending=False).index[:4]
+    assert worst.tolist() == ["log_joint", "by_5", "by_4", "by_3"]
+    named = ", ".join(f"{own} ({found.table['r_hat'][own]:.2f})" for own in worst)
+    assert f"for {named} and 2 more: the chains" in found.advice[0]
+    assert found.not_agreed == ["log_joint", *(f"by_{k}" for k in range(1, 6))]
+
+
 def test_what_is_constant_is_called_so():
     idata = chains([0, 0, 0, 0], [0, 0, 0, 0], noise=0)
     found = pmm.diagnose(idata)
