@@ -98,13 +98,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(textwrap.fill(line, 79, subsequent_indent="  ") if line[:2] == "- " else line)
         print()
     if options.out is None:
-        print("nothing is written      (--out DIR names a folder)")
+        print("Nothing is written: --out DIR names a folder.")
         return 0
     import matplotlib as mpl
 
     mpl.use("Agg")
     result.write(options.out, top=options.top, force=True)
-    print(f"written to              {options.out}")
+    print(f"Written to {options.out}.")
     return 0
 
 

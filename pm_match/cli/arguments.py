@@ -111,11 +111,11 @@ what comes out, in DIR
   networks.png            the networks ordered by relevance and cluster, if they are matrices
 
 examples
-  python -m pm_match upright.csv half.csv --links links.csv --seed 1 --out result
-  python -m pm_match english.mtx german.mtx --types document,word --seed 1 --out result
-  python -m pm_match firm1.csv firm2.csv --edges --symmetric --types person --out result
+  pm-match upright.csv half.csv --links links.csv --seed 1 --out result
+  pm-match english.mtx german.mtx --types document,word --seed 1 --out result
+  pm-match firm1.csv firm2.csv --edges --symmetric --types person --out result
 
-  python -m pm_match warm [MODEL ...] compiles the kernels of common models, so that the first run
+  pm-match warm [MODEL ...] compiles the kernels of common models, so that the first run
   need not: for container images and test machines
 """
 
@@ -123,7 +123,7 @@ examples
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m pm_match",
+        prog="pm-match",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

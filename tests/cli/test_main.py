@@ -835,7 +835,7 @@ def test_nothing_is_written_but_where_it_is_said(tmp_path, files, monkeypatch, c
     assert not list(Path().iterdir())
     said = capsys.readouterr().out
     assert "This is the best matching found" in said
-    assert "nothing is written      (--out DIR names a folder)" in said
+    assert "Nothing is written: --out DIR names a folder." in said
     assert cli.main([*argv, "--out", "there"]) == 0
     clusters = Path("there", "clusters.csv")
     before = clusters.read_text()
