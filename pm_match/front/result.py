@@ -267,8 +267,8 @@ class MatchResult:
         -------
         dict of str to DataFrame
             By domain, the columns that are used, without missing values, of the dtypes that they
-            have: numbers are means (and so floats, of whole numbers too), categories and truth
-            values the most probable ones. After these, of columns
+            have: numbers are means (and so floats, of whole numbers too), positive ones medians,
+            categories and truth values the most probable ones. After these, of columns
             that had some, ``<column>_lower`` and ``<column>_upper``, the ends of the intervals of
             numbers; and ``<column>_probability``, how probable the others are. A name that the
             table has already gets another ``_``.

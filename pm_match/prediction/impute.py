@@ -49,10 +49,11 @@ def impute(
     vectors of normal clusters, but new ones are t: parameters are integrated out, or, where
     precisions have factors, these are, and parameters are those of the draw. Unknown cells of
     networks have the family of the network, with the drawn density of their block: their means
-    predict links; those of new objects are not predicted. Mean and quantiles are those of the
-    mixture, so that they are steadier than those of the recorded draws ``<name>_unobserved``, which
-    say the same. Those of any other likelihood, and of columns whose missing values something else
-    depends on, are left out: these draws alone say what they are.
+    predict links; those of new objects are not predicted. Mean (of log-normal values median, as
+    over precisions they have no mean) and quantiles are those of the mixture, so that they are
+    steadier than those of the recorded draws ``<name>_unobserved``, which say the same. Those of
+    any other likelihood, and of columns whose missing values something else depends on, are left
+    out: these draws alone say what they are.
 
     Parameters
     ----------
@@ -79,11 +80,11 @@ def impute(
     Dataset
         For every domain with features, every variable with columns, and every network, ``<name>``,
         ``<name>_lower`` and ``<name>_upper``, in its shape (networks as matrices; of several axes
-        with the same objects, the dims of all but the first end in "_other"): mean and ends of the
-        interval where a value is missing, and the value itself where it is not. For categories
-        ``<name>``, the code of the most probable one, and ``<name>_probability``. All are as the
-        model has them: `models.table_clusters` and `models.normal_clusters` standardise tables,
-        which ``found * table.std(ddof=0) + table.mean()`` undoes.
+        with the same objects, the dims of all but the first end in "_other"): mean (or median) and
+        ends of the interval where a value is missing, and the value itself where it is not. For
+        categories ``<name>``, the code of the most probable one, and ``<name>_probability``. All
+        are as the model has them: `models.table_clusters` and `models.normal_clusters` standardise
+        tables, which ``found * table.std(ddof=0) + table.mean()`` undoes.
 
     Raises
     ------

@@ -51,7 +51,12 @@ class Law:
         return self._distribution.ppf(level, *self._given)
 
     def summaries(self, weight: NDArray, levels: NDArray) -> NDArray[np.float64]:
-        """Return the mean and two quantiles (3, M) of mixtures with weights (C,)."""
+        """Return the mean and two quantiles (3, M) of mixtures with weights (C,).
+
+        Of what is log-normal the median, as over draws of its precision the mean is infinite.
+        """
+        if self._distribution is scipy.stats.lognorm:
+            return mixture_quantiles(weight, self, np.array([0.5, *levels]))
         mean, quantiles = mixture_mean(weight, self.mean()), mixture_quantiles(weight, self, levels)
         return np.concatenate([mean[None], quantiles])
 
