@@ -171,10 +171,10 @@ def titled(draws: Any, titles: Mapping[str, str], group: str = "posterior") -> A
     """Call domains by the names that are to be shown, which may be any."""
     posterior = read_draws(draws, group)
     names = {
-        f"{prefix}{name}": f"{prefix}{title}"
+        f"{prefix}{name}{end}": f"{prefix}{title}{end}"
         for name, title in titles.items()
-        for prefix in (PREFIX, RELEVANCE)
-        if f"{prefix}{name}" in posterior
+        for prefix, end in ((PREFIX, ""), (PREFIX, MISSING), (RELEVANCE, ""))
+        if f"{prefix}{name}{end}" in posterior
     }
     renamed = posterior.rename(names)
     if isinstance(draws, xr.Dataset):

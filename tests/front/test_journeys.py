@@ -205,16 +205,16 @@ def test_classes_that_are_known_of_some():
     there = pd.DataFrame(centre[b] + rng.normal(size=(52, 2)), columns=["p", "q"])
     known = pd.Series(names[a], dtype=object).where(np.arange(60) < 12, None)
 
-    result = pmm.match({"here": here, "there": there}, classes={"here": known}, **SHORT)
+    result = pmm.match({"shop 1": here, "there": there}, classes={"shop 1": known}, **SHORT)
     found = result.classes()
 
     assert found.columns.tolist() == ["domain", "object", "class", "probability"]
     assert (found["class"][:12] == known[:12]).all()
     assert (found["probability"][:12] == 1).all()
     assert (found["class"] == names[np.concatenate([a, b])]).mean() > 0.95
-    assert result.clusters.columns.tolist() == ["here", "there", "total"]
-    assert result.objects["domain"].unique().tolist() == ["here", "there"]
-    assert result.matches()["object"].tolist() == result.matches("here", "there")["object"].tolist()
+    assert result.clusters.columns.tolist() == ["shop 1", "there", "total"]
+    assert result.objects["domain"].unique().tolist() == ["shop 1", "there"]
+    pd.testing.assert_frame_equal(result.matches(), result.matches("shop 1", "there"))
 
 
 @pytest.mark.slow
