@@ -28,6 +28,8 @@ def look_at_networks(
     """
     notes: list[str] = []
     options = {name: option for name, option in options.items() if option is not None}
+    if isinstance(options.get("types"), str):
+        options["types"] = [options["types"]]
     graphs = [own for own in given.values() if is_graph(own)]
     if graphs and not any(_sides(graph) for graph in graphs) and "types" not in options:
         undirected = not any(graph.is_directed() for graph in graphs)

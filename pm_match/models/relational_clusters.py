@@ -72,7 +72,7 @@ def relational_clusters(
     *,
     relevance: bool = True,
     n_clusters: int | Mapping[str, int] = 25,
-    types: Sequence[str] | None = None,
+    types: str | Sequence[str] | None = None,
     family: Family = "bernoulli",
     hyperpriors: bool = True,
     concentration: float = 1.0,
@@ -125,7 +125,7 @@ def relational_clusters(
     n_clusters : int or mapping of str to int, default 25
         For each type the truncation of the stick-breaking: the most clusters there can be. Their
         number if `weights` is not ``"stick-breaking"``.
-    types : sequence of str, optional
+    types : str or sequence of str, optional
         Names of the types of objects, one for each axis; one name if all objects are of one type.
         Default: ``("row", "column")``, in one-mode networks ``("object",)``, with more axes
         ``("axis_0", "axis_1", …)``.
@@ -220,8 +220,8 @@ def relational_clusters(
     if hyperpriors:
         _check_unused(family, concentration, density_prior, noise_prior, relevance_prior)
 
+    types = (types,) if isinstance(types, str) else None if types is None else tuple(types)
     one_mode = _check_one_mode(types, one_mode, symmetric, self_loops)
-    types = None if types is None else tuple(types)
     tables = _read(networks, types, family, one_mode, symmetric, self_loops, absent, columns)
     n_axes = len(next(iter(tables.values())).shape)
     types = _check_types(types, n_axes, one_mode)
@@ -396,10 +396,6 @@ def _check_one_mode(types, one_mode, symmetric, self_loops) -> bool:
     for option, flag in (("symmetric", symmetric), ("self_loops", self_loops)):
         if flag and one_mode is not None and not one_mode:
             raise ValueError(f"{option}=True: expected one-mode networks; found one_mode=False")
-    if isinstance(types, str):
-        raise TypeError(
-            f"types: expected a sequence of names, such as ({types!r},); found a string"
-        )
     if one_mode is None:
         return bool(symmetric or self_loops or (types is not None and len(types) == 1))
     return bool(one_mode)

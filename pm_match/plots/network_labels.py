@@ -19,6 +19,11 @@ def edges_of(name: str, network: Any) -> sparse.coo_array:
         matrix: Any = network
     else:
         matrix = np.ma.filled(np.ma.asarray(network), 0)
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(
+            f"network {name!r}: expected a matrix of numbers; found values of dtype "
+            f"{matrix.dtype} (of lists of edges, PreparedData.drawable gives matrices)"
+        )
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(
             f"network {name!r}: expected a matrix with rows and columns; found shape {matrix.shape}"

@@ -480,8 +480,9 @@ class TestNetworks:
         same = edges(("ann", "bob"), ("bob", "cy"))
         with pytest.raises(ValueError, match=r"names in 'boss' and 'clerk'; found 1 in both, such"):
             pmm.prepare({"a": same}, model="relational_clusters")
-        model = pmm.prepare({"a": same}, types=["person"]).declare()
-        assert model.coords["a_person_object"] == ("ann", "bob", "cy")
+        for types in ("person", ["person"]):
+            model = pmm.prepare({"a": same}, types=types).declare()
+            assert model.coords["a_person_object"] == ("ann", "bob", "cy")
         model = pmm.prepare({"a": same}, types=["b", "c"]).declare()
         assert model.coords["a_b_object"] == ("ann", "bob")
 

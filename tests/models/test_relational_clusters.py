@@ -163,7 +163,7 @@ def test_one_mode(options):
 
 def test_labels_of_one_mode_networks_may_be_on_one_axis():
     square = pd.DataFrame(network_data("directed")["a"], columns=list("wxyz"))
-    model = relational_clusters({"a": square}, types=("person",))
+    model = relational_clusters({"a": square}, types="person")
     assert model.coords["a_person_object"] == ("w", "x", "y", "z")
 
 
@@ -486,7 +486,6 @@ def test_bad_options(options, message):
     [
         ({"relevance": "words"}, "relevance: expected True or False; found 'words'"),
         ({"hyperpriors": None}, "hyperpriors: expected True or False; found None"),
-        ({"types": "person"}, r"types: expected a sequence of names, .* \('person',\)"),
         ({"exposure": [None, None]}, "exposure: expected 'degree', or a mapping .* type list"),
         ({"links": ["a_row"]}, "links: expected a mapping .* found an object of type list"),
     ],

@@ -222,6 +222,7 @@ def test_names_as_labels():
             "network 'a': expected labels of one or two types; found 3 vectors",
         ),
         ({"a": np.eye(2)}, {"a": [0, 1]}, {"types": list("xyz")}, "types: expected one name or"),
+        ({"a": [["u", "v"]]}, {"a": [0, 1]}, {}, "network 'a': expected a matrix of numbers"),
     ],
 )
 def test_networks_bad_input(networks, labels, options, message):
