@@ -272,14 +272,15 @@ class _Tally:
         np.add.at(share, (labels[counted], self.known[counted]), 1.0)
         members = share.sum(axis=1, keepdims=True)
         share = np.divide(share, members, out=np.zeros_like(share), where=members > 0)
-        match = np.where(relevant, p[:, labels], 0.0)
+        # Nothing matches an irrelevant object.
+        match = np.append(p[:, :-1], np.zeros((len(p), 1)), axis=1)
         self.mean.add(
             log_predictive,
             {
                 "cluster": p[:, :-1] @ share,
                 "unseen": p[:, :-1] @ (members == 0.0),
                 "irrelevant": p[:, -1:],
-                "match": match,
+                "match": (match, np.where(relevant, labels, n_clusters)),
             },
             weighted=self.reweight,
         )

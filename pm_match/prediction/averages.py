@@ -27,9 +27,16 @@ class WeightedMean:
         self._n_draws = 0
 
     def add(
-        self, log_predictive: NDArray, values: Mapping[str, NDArray], weighted: bool = True
+        self,
+        log_predictive: NDArray,
+        values: Mapping[str, NDArray | tuple[NDArray, NDArray]],
+        weighted: bool = True,
     ) -> None:
-        """Add a draw: its log weight (N,), and what is averaged (N, width)."""
+        """Add a draw: its log weight (N,), and what is averaged.
+
+        That is an array (N, width); or a pair of one (N, J) and those of its columns (width,) that
+        are averaged.
+        """
         top = np.maximum(self._top, log_predictive)
         some = np.where(np.isneginf(top), 0.0, top)
         shrink, u = np.exp(self._top - some), np.exp(log_predictive - some)
@@ -39,11 +46,13 @@ class WeightedMean:
         if not weighted:
             shrink, u = np.ones_like(u), np.ones_like(u)
         self._weight = self._weight * shrink + u
-        rescale = bool((shrink != 1.0).any())
+        rescaled = np.flatnonzero(shrink != 1.0)
         for name, value in values.items():
-            if rescale:
-                self._sums[name] *= shrink[:, None]
-            self._sums[name] += u[:, None] * value
+            value, columns = value if isinstance(value, tuple) else (value, None)
+            added = u[:, None] * value
+            if len(rescaled):
+                self._sums[name][rescaled] *= shrink[rescaled, None]
+            self._sums[name] += added if columns is None else added[:, columns]
 
     def values(self) -> dict[str, NDArray[np.float64]]:
         """Return the means."""
