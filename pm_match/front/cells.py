@@ -12,6 +12,8 @@ import pandas as pd
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 # Endings of compressed files, which pandas reads.
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
+# Endings of files that are no text with commas.
+_OTHERS = (".parquet", ".feather", ".xlsx", ".xls", ".ods", ".json", ".pkl", ".h5", ".h5ad", ".nc")
 MISSING = ["", "NA", "N/A", "NaN", "nan"]
 
 
@@ -21,6 +23,11 @@ class InputError(ValueError):
 
 def read_cells(file: Path) -> pd.DataFrame:
     """Read all cells as stripped text: the header is row 0 and the index counts rows from 1."""
+    if file.suffix.lower() in _OTHERS:
+        raise InputError(
+            f"{file}: expected text with commas between cells (CSV); found a file that ends in "
+            f"{file.suffix!r}: read it with pandas, or save it as CSV"
+        )
     try:
         cells = pd.read_csv(
             file,

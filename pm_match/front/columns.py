@@ -19,6 +19,8 @@ LEFT_OUT = "left out"
 _LARGEST_COUNT = 30
 # Codes and ratings have few values.
 _MOST_CODES = 10
+# Whole numbers that are found so often on average may be codes.
+_REPEATED = 5
 # Whole numbers that name objects are smaller, and floats of this size always whole.
 _LARGEST_NAME = 1e20
 # Positive numbers that span more than this differ by factors, not by amounts.
@@ -93,6 +95,9 @@ def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column
         return Column("count", missing)
     if low > 0 and high / low > _WIDE and not whole:
         return Column("positive", missing)
+    if whole and distinct <= _MOST_CODES and len(seen) >= _REPEATED * distinct:
+        note = f"{distinct} different ones; if they are codes, say columns={{{name!r}: 'category'}}"
+        return Column("number", "; ".join(filter(None, (missing, note))))
     return Column("number", missing)
 
 

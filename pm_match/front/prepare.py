@@ -515,7 +515,7 @@ def prepare(
         model == "relational_clusters"
         or (columns is not None and not isinstance(columns, Mapping))
         or any(options.get(option) is not None for option in _OF_NETWORKS)
-        or any(map(_is_network, given.values()))
+        or any(_is_network(own, model) for own in given.values())
     ):
         if columns and isinstance(columns, Mapping):
             raise ValueError(
@@ -601,6 +601,10 @@ def _look_at_tables(given, titles, ids, told):
             raise ValueError(f"columns: {no_such(what, sorted(everywhere), column)}")
     _agree(looked, titles)
     _warn_of_spellings(looked)
+    square = {name: set(map(str, own.index)) == set(looked[name]) for name, own in tables.items()}
+    # Of tables without names, one may be square by chance.
+    uses = {own.use for columns in looked.values() for own in columns.values()}
+    edges = len(square) > 1 and all(square.values()) and uses <= {"boolean", "count", LEFT_OUT}
     for name, found in looked.items():
         warned = [
             f"{column!r} ({own.use}: {own.note})" for column, own in found.items() if own.warn
@@ -608,11 +612,12 @@ def _look_at_tables(given, titles, ids, told):
         if warned:
             said = f"domain {titles[name]!r}: {'; '.join(warned)}."
             warn(said)
-        objects = tables[name].index
-        if not isinstance(objects, pd.RangeIndex) and set(map(str, objects)) == set(looked[name]):
+        named = not isinstance(tables[name].index, pd.RangeIndex)
+        if square[name] and (named or edges):
+            what = "rows and columns have the same names" if named else "as many rows as columns"
             warn(
-                f"domain {titles[name]!r}: rows and columns have the same names; if these are the "
-                "nodes of a network, say model='relational_clusters'"
+                f"domain {titles[name]!r}: {what}; if these are the nodes of a network, say "
+                "model='relational_clusters'"
             )
         ends = tables[name].select_dtypes(exclude="number")
         # Lists of edges have a value beside the ends at most, and their rows have no names.
@@ -818,10 +823,14 @@ def _named_files(files: Iterable[Any]) -> dict[str, Path]:
     return found
 
 
-def _is_network(value: Any) -> bool:
+def _is_network(value: Any, model: str | None) -> bool:
+    """Whether data are a network by their form; sparse matrices may be tables, if a model says so.
+
+    `model`: what was asked for.
+    """
     if isinstance(value, str | PathLike):
         return is_matrix(Path(value))
-    return scipy.sparse.issparse(value) or is_graph(value)
+    return (scipy.sparse.issparse(value) and model is None) or is_graph(value)
 
 
 def _as_frame(where: str, table: Any) -> pd.DataFrame:

@@ -302,6 +302,13 @@ def refused(capsys, *argv):
     return capsys.readouterr().err
 
 
+def test_files_of_other_kinds_are_named(tmp_path, files, capsys):
+    bad = write(tmp_path / "bad.JSON", "{}")
+    error = refused(capsys, files[0], bad)
+    assert error.startswith(f"pm_match: error: {bad}: expected text with commas")
+    assert "found a file that ends in '.JSON': read it with pandas, or save it as CSV" in error
+
+
 @pytest.mark.parametrize(("text", "message"), BAD_FILES.values(), ids=BAD_FILES)
 def test_bad_file(tmp_path, files, capsys, text, message):
     bad = write(tmp_path / "bad.csv", text)

@@ -53,9 +53,18 @@ SAME = {
     "objects that are counts": (pd.Series([2, None, 1, 0] * 10, dtype=object), "count"),
     "objects that are numbers": (pd.Series(USED["number"], dtype=object), "number"),
     "below zero": (USED["count"] - 10, "number"),
-    "large": (REPEATED * 50, "number"),
+    "large": (WHOLE % 17 * 50, "number"),
     "huge": (1e30 * RNG.normal(size=N), "number"),
 }
+
+
+def test_whole_numbers_that_repeat_may_be_codes():
+    codes = [10115, 20095, 80331]
+    note = "3 different ones; if they are codes, say columns={'x': 'category'}"
+    assert look(codes * 5) == Column("number", note)
+    assert look([*codes * 5, None]).note == f"1 missing; {note}"
+    assert look([*codes * 4, *codes[1:]]).note == ""
+    assert look(np.array(codes * 5) + 0.5).note == ""
 
 
 @pytest.mark.parametrize("case", SAME)
@@ -84,7 +93,7 @@ def test_what_names_objects_is_offered_and_never_used_silently():
     assert (found.use, found.warn) == ("number", True)
     assert found.note == "distinct whole numbers; if they only name objects, say id='paid'"
     assert look(WHOLE, "idle").use == "number"
-    assert look(REPEATED + 40, "id") == Column("number", "", False)  # which repeats
+    assert look(REPEATED + 40, "id").use == "number"  # which repeats
     assert look(WHOLE, "id", told="number") == Column("number", "", False)
 
 

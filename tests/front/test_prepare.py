@@ -408,6 +408,15 @@ class TestNetworks:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             pmm.prepare({"a": RNG.normal(size=(5, 5)), "b": pd.DataFrame(RNG.normal(size=(5, 5)))})
+            pmm.prepare({"a": RNG.integers(2, size=(9, 9)), "b": RNG.integers(2, size=(9, 8))})
+        with pytest.warns(UserWarning, match="'b': as many rows as columns; if these are t"):
+            pmm.prepare({"a": RNG.integers(2, size=(9, 9)), "b": RNG.poisson(1, size=(8, 8))})
+
+    def test_sparse_matrices_are_tables_for_a_model_of_tables(self):
+        values = RNG.normal(size=(9, 4)) * (RNG.random((9, 4)) < 0.5)
+        found = pmm.prepare({"a": sparse.csr_array(values)}, model="table_clusters")
+        assert found.kind == "tables"
+        np.testing.assert_array_equal(found.data["a"], values)
 
     def test_whole_numbers_at_the_ends_of_edges_are_names(self, tmp_path):
         lists = edges((1001, "u"), (50_000, "v"), (1001, "v"))
