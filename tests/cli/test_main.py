@@ -25,8 +25,7 @@ from pm_match.front.new_objects import as_the_model_takes_them
 from pm_match.front.prepare import prepare
 from pm_match.front.write import write_draws, write_matches
 from pm_match.matching import best_chain, match_probability
-from tests.declared.draws import tree
-from tests.matching.test_diagnose import chains
+from tests.declared.draws import chains, tree
 
 
 def write(path, text):

@@ -51,3 +51,37 @@ def typed(seed=0):
         kind = name.partition("_")[2]
         idata["posterior"][f"cluster_{name}"].attrs["clusters"] = f"{kind}_weights"
     return idata
+
+
+MODES = np.array([np.arange(12) % 3, np.arange(12) // 4])
+
+
+def chains(modes, log_joint=None, draws=200, noise=0.1, seed=0):
+    """Chains in given modes, whose clusters are numbered anew in every draw."""
+    rng = np.random.default_rng(seed)
+    shape = (len(modes), draws)
+    labels = np.tile(MODES[list(modes)][:, None], (1, draws, 1))
+    stray = rng.random(labels.shape) < noise
+    labels[stray] = rng.integers(0, 3, stray.sum())
+    for chain, draw in np.ndindex(shape):
+        labels[chain, draw] = rng.permutation(6)[labels[chain, draw]]
+    posterior = xr.Dataset(
+        {
+            "cluster_a": (("chain", "draw", "a_object"), labels[..., :7]),
+            "cluster_b": (("chain", "draw", "b_object"), labels[..., 7:]),
+            "precision": (("chain", "draw"), rng.gamma(3.0, size=shape)),
+            "weights": (("chain", "draw", "cluster"), rng.random((*shape, 6))),
+        }
+    )
+    posterior["weights"] = posterior["weights"] / posterior["weights"].sum("cluster")
+    groups = {"posterior": posterior}
+    if log_joint is not None:
+        values = rng.normal(size=shape) + np.array(log_joint, float)[:, None]
+        groups["sample_stats"] = xr.Dataset(
+            {
+                "log_joint": (("chain", "draw"), values),
+                "moved": (("chain", "draw"), np.full(shape, 0.25)),
+                "swap_accepted": (("chain", "draw", "part"), np.full((*shape, 2), 0.5)),
+            }
+        )
+    return xr.DataTree.from_dict(groups)

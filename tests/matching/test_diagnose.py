@@ -14,42 +14,10 @@ from pm_match.matching.losses import loss_between
 from pm_match.matching.mixing import mixing, worst_of
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.traces import choose_pairs, pair_traces, partition_traces
-from tests.declared.draws import tree, typed, with_relevance
+from tests.declared.draws import chains, tree, typed, with_relevance
 from tests.matching.relabelled import clusters_of, posteriors, relabelled
 
 few = settings(max_examples=12, deadline=None, derandomize=True)
-MODES = np.array([np.arange(12) % 3, np.arange(12) // 4])
-
-
-def chains(modes, log_joint=None, draws=200, noise=0.1, seed=0):
-    """Chains in given modes, whose clusters are numbered anew in every draw."""
-    rng = np.random.default_rng(seed)
-    shape = (len(modes), draws)
-    labels = np.tile(MODES[list(modes)][:, None], (1, draws, 1))
-    stray = rng.random(labels.shape) < noise
-    labels[stray] = rng.integers(0, 3, stray.sum())
-    for chain, draw in np.ndindex(shape):
-        labels[chain, draw] = rng.permutation(6)[labels[chain, draw]]
-    posterior = xr.Dataset(
-        {
-            "cluster_a": (("chain", "draw", "a_object"), labels[..., :7]),
-            "cluster_b": (("chain", "draw", "b_object"), labels[..., 7:]),
-            "precision": (("chain", "draw"), rng.gamma(3.0, size=shape)),
-            "weights": (("chain", "draw", "cluster"), rng.random((*shape, 6))),
-        }
-    )
-    posterior["weights"] = posterior["weights"] / posterior["weights"].sum("cluster")
-    groups = {"posterior": posterior}
-    if log_joint is not None:
-        values = rng.normal(size=shape) + np.array(log_joint, float)[:, None]
-        groups["sample_stats"] = xr.Dataset(
-            {
-                "log_joint": (("chain", "draw"), values),
-                "moved": (("chain", "draw"), np.full(shape, 0.25)),
-                "swap_accepted": (("chain", "draw", "part"), np.full((*shape, 2), 0.5)),
-            }
-        )
-    return xr.DataTree.from_dict(groups)
 
 
 def test_chains_that_agree_need_no_advice():
