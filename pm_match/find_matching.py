@@ -185,15 +185,16 @@ def _labels(chain: Chain) -> Labels:
 def _agreement(structure: Structure, labels: list[Labels]) -> NDArray[np.float64]:
     """Compute how well every two starts agree, on average over the sets of clusters."""
     found = np.ones((len(labels), len(labels)))
-    sets = [[name for name in own if name in labels[0]] for own in structure.sets.values()]
-    for i, one in enumerate(labels):
+    every = [[name for name in own if name in labels[0]] for own in structure.sets.values()]
+    # One object alone is in the same cluster whatever its label.
+    sets = [own for own in every if sum(len(labels[0][name]) for name in own) > 1]
+    for i, one in enumerate(labels if sets else []):
         for j, other in enumerate(labels[:i]):
             by_set = [
                 adjusted_rand_index(
                     {name: one[name] for name in names}, {name: other[name] for name in names}
                 )
                 for names in sets
-                if names
             ]
             found[i, j] = found[j, i] = np.mean(by_set)
     return found

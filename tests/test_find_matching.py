@@ -3,10 +3,14 @@
 import warnings
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pm_match as pmm
+from pm_match import testing
 from pm_match.find_matching import _warn_if_alone
+from pm_match.matching.draws import SAMPLE_DIMS
+from pm_match.prediction.points import RecordedPoints
 from pm_match.reading import read
 from pm_match.reading.probe import PLAIN, evaluate
 from pm_match.search.chain import Chain
@@ -154,6 +158,53 @@ def test_the_mode_is_no_lower_than_the_truths(drawn, model, found):
     assert float(found["sample_stats"]["log_joint"].squeeze()) > chain.log_joint() - 3.0
 
 
+def overlapping(projection):
+    """Vectors whose clusters overlap."""
+    rng = np.random.default_rng(2)
+    data = {d: np.repeat(rng.normal(size=(3, 3)), 8, 0) + rng.normal(size=(24, 3)) for d in "ab"}
+    return tiny_model(data=data, projection=projection)
+
+
+def overlapping_counts():
+    rng = np.random.default_rng(2)
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", np.float64(1.0), K=2)
+        rate = pm.Gamma("rate", 2.0, 0.5, shape=(3, 2))
+        for d in "ab":
+            x = rng.poisson(np.repeat([2.0, 4.0, 7.0], 8)[:, None], (24, 2))
+            cluster = pm.Categorical(f"cluster_{d}", p=weights, shape=24)
+            pm.Poisson(d, rate[cluster], observed=x)
+    return model
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [overlapping_counts, lambda: overlapping("normal"), lambda: overlapping("map")],
+    ids=["counts", "normal projections", "flat projections"],
+)
+def test_no_object_is_better_in_another_cluster(declared):
+    """By the plain formula; chains' last draws had some that are."""
+    model = declared()
+    found = found_by(model, starts=1)
+    (point,) = RecordedPoints(found, model, "posterior", SAMPLE_DIMS, None, everything=True)
+    state = testing.collapsed_of(model)
+    (labels,) = state.labels(point)
+    highest = testing.plain_log_joint(state, point, [labels])
+    for i, label in np.ndindex(len(labels), 3):
+        other = np.where(np.arange(len(labels)) == i, label, labels)
+        assert testing.plain_log_joint(state, point, [other]) < highest + 1e-6
+
+
+def test_a_set_of_one_object_agrees_with_itself():
+    """It has no pairs, which the index of agreement is about."""
+    with pm.Model() as model:
+        for d, x in {"a": [[3, 1], [4, 0], [0, 6]], "b": [[2, 2]]}.items():
+            cluster = pm.Categorical(f"cluster_{d}", p=np.ones(2) / 2, shape=len(x))
+            rate = pm.Gamma(f"rate_{d}", 2.0, 0.5, shape=(2, 2))
+            pm.Poisson(d, rate[cluster], observed=np.array(x))
+    assert (found_by(model)["starts"]["agreement"] == 1.0).all()
+
+
 @pytest.mark.parametrize(
     "declared",
     [
@@ -188,8 +239,6 @@ def test_links_are_kept():
 
 
 def test_two_components_in_one_model():
-    import pymc as pm
-
     with pm.Model() as model:
         for name in "ab":
             weights = pm.StickBreakingWeights(f"weights_{name}", alpha=np.float64(1.0), K=2)

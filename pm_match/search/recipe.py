@@ -13,7 +13,7 @@ from pm_match.reading import read
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component
 from pm_match.search.chain import Chain
-from pm_match.search.coarse import climbs, coarse_climb, compiled_ahead, needed, shake
+from pm_match.search.coarse import climbs, coarse_climb, compiled_ahead, needed, polish, shake
 
 # A search of a component of a chain: it leaves the chain's point at a mode.
 Recipe = Callable[[Chain, int, np.random.Generator], object]
@@ -69,5 +69,4 @@ def any_kinds(chain: Chain, number: int, rng: np.random.Generator) -> None:
         coarse_climb(chain, number)
     shake(chain, number, rng, _SHAKES)
     chain.run(_ITERATIONS // _ROUNDS, number, fit=True)
-    coarse_climb(chain, number)
-    chain.settle(number)
+    polish(chain, number)

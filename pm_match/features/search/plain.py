@@ -34,6 +34,7 @@ from pm_match.numerics.masked import MaskedTable
 from pm_match.reading import read
 from pm_match.reading.parts import Clustering, Point
 from pm_match.search.chain import Chain
+from pm_match.search.coarse import climbs, compiled_ahead, polish
 
 _SWEEPS = 15
 # The projections follow the assignments every so many sweeps.
@@ -55,6 +56,7 @@ class Mode:
     log_joint: float  # of data and labels, with projections fitted (see `FeatureProblem.fit`)
 
 
+@compiled_ahead(climbs)
 def search(chain: Chain, number: int, rng: np.random.Generator, begun: bool = False) -> None:
     """Bring a chain to a good mode of the feature vectors of one component.
 
@@ -96,6 +98,7 @@ def search(chain: Chain, number: int, rng: np.random.Generator, begun: bool = Fa
         # Projections with a prior are drawn given latent vectors: those of this matching.
         chain.settle(number)
         chain.run(_SETTLING if free else 1)
+    polish(chain, number)
 
 
 def spread_evenly(
