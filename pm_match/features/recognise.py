@@ -284,7 +284,7 @@ def _adds_rows(context: Context, own: Observed, candidate: RV) -> bool:
         (moved,) = function(context.start, label, some)
     except Exception:
         return False
-    return moved.shape[1:] == shape[1:] and np.allclose(moved - zero, some[label])
+    return moved.shape == some[label].shape and np.allclose(moved - zero, some[label])
 
 
 def _shared_precision(context: Context, latent: RV, observed: list[Observed]) -> RV | None:

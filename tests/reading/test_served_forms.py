@@ -45,6 +45,13 @@ def network(density=lambda d: d, **options):
     return model
 
 
+def vectors_of_some():
+    with features(shape=(2, 2), x=X[:, :2]) as model:
+        beside = model["z"][model["c"]] @ pm.Normal("v", shape=(2, 2))
+        pm.Normal("y", beside[:-1], 0.8, observed=X[1:, 1:])
+    return model
+
+
 def column(prior, observe, n=N):
     with pm.Model() as model:
         c = pm.Categorical("c", p=pm.Dirichlet("weights", np.ones(T)), shape=n)
@@ -82,6 +89,7 @@ SERVED = {
         lambda: features(lambda z, c, w: z[c] @ w, shape=2, x=X[:, 0]),
     ),
     "one array of projections": ("features", one_array_of_projections),
+    "vectors of some objects beside others": ("declared", vectors_of_some),
     "uniform probabilities": (
         "columns",
         lambda: column(lambda: pm.Uniform("p", shape=(T, M)), flags),
