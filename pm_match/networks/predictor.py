@@ -323,8 +323,8 @@ def _exposure(where: str, relation: Relation, cells: NetworkCells, axis: int, ne
         degree += np.bincount(cells.index[:, end], cells.values, cells.shape[axis])
     factor = own.sum() / degree.sum() if degree.any() else 0.0
     by_degree = np.allclose(own, factor * degree)
-    if relation.family == "negative-binomial" and np.ptp(own) == 0.0:
-        # One number for all, the dispersion. Equal degrees would not tell it from theirs.
+    if np.ptp(own) == 0.0:
+        # One number for all, as a dispersion is. Equal degrees would not tell it from theirs.
         if by_degree:
             raise ValueError(
                 f"{where!r}: expected objects of different degrees, which tell whether exposures "

@@ -317,11 +317,25 @@ def test_dispersion_of_new_objects(exposure):
     np.testing.assert_allclose(found, 0.4 * degrees if exposure else np.full((2, 5), 0.4))
 
 
-def test_equal_degrees_say_nothing_of_equal_exposures():
-    x = np.eye(4)
-    model = pmm.models.relational_clusters(
-        {"a": x, "b": x}, family="negative-binomial", dispersion=0.4, n_clusters=3
-    )
-    place = find_place(read(model), "a_row")
-    with pytest.raises(ValueError, match="expected objects of different degrees"):
-        read_new_objects(model, Predictive(model, place.component), place, x[:2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"family": "negative-binomial", "dispersion": 0.4},
+        {"family": "poisson", "exposure": {d: [np.full(4, 2.0), None] for d in "ab"}},
+    ],
+    ids=["dispersion", "exposures"],
+)
+def test_equal_degrees_say_nothing_of_equal_exposures(options):
+    """Of counts, they were taken for degrees."""
+    for edge in (0.0, 1.0):
+        x = np.eye(4)
+        x[0, 1] = edge
+        model = pmm.models.relational_clusters({"a": x, "b": x}, n_clusters=3, **options)
+        place = find_place(read(model), "a_row")
+        predictive = Predictive(model, place.component)
+        if edge:
+            (cells,) = read_new_objects(model, predictive, place, x[:2]).seen[0].forward
+            assert len({*cells.exposures(0)}) == 1
+            continue
+        with pytest.raises(ValueError, match="expected objects of different degrees"):
+            read_new_objects(model, predictive, place, x[:2])
