@@ -44,8 +44,8 @@ class RecordedPoints:
 
     Raise `UnservedModelError` if no part of the model is one that the steps can serve; `KeyError`
     if the draws lack a variable; `ValueError` if a variable has another shape than the model's, or
-    other labels, there is no draw, or `num_draws` is less than 1; or if other data were observed
-    with the draws, unless `everything` is asked for. Where the labels of draws are in another order
+    other labels, there is no draw, or `num_draws` is less than 1; or if draws were sampled with
+    other data, unless `everything` is asked for. Where the labels of draws are in another order
     than the model's, they are brought to that.
     """
 
@@ -64,8 +64,8 @@ class RecordedPoints:
                 f"nothing to predict from in this model: {self.structure.explain()}."
             )
         draws = _as_in_model(draws_as_they_are(idata, group), model)
-        if not everything and isinstance(idata, xr.DataTree) and "observed_data" in idata.children:
-            _check_observed(idata["observed_data"].to_dataset(), model)
+        if not everything and isinstance(idata, xr.DataTree):
+            _check_data(idata, model)
         self.posterior = _thinned(draws, sample_dims, num_draws)
         self.sample_dims = tuple(sample_dims)
         empty = [dim for dim in sample_dims if self.posterior.sizes[dim] == 0]
@@ -149,20 +149,23 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
     return taken
 
 
-def _check_observed(observed: xr.Dataset, model: Model) -> None:
-    """Refuse a model of other data than those that draws were sampled with."""
-    observed = _as_in_model(observed, model)
-    for rv in model.observed_RVs:
-        if rv.name not in observed:
+def _check_data(idata: xr.DataTree, model: Model) -> None:
+    """Refuse a model of other data, observed or not, than those that draws were sampled with."""
+    given = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    given |= {data.name: data for data in model.data_vars}
+    for group in ("observed_data", "constant_data"):
+        if group not in idata.children:
             continue
-        then, now = observed[rv.name].to_numpy(), evaluate(model.rvs_to_values[rv])
-        if rv.name.endswith(_SEEN):  # without labels, so that they may be in another order
-            then, now = np.sort(then, axis=None), np.sort(now, axis=None)
-        if then.shape != now.shape or not np.allclose(then, now, rtol=1e-6, equal_nan=True):
-            raise ValueError(
-                f"variable {rv.name!r}: expected the data that were observed with the draws; found "
-                "others in the model. Sample it again"
-            )
+        kept = _as_in_model(idata[group].to_dataset(), model)
+        for name in (name for name in given if name in kept):
+            then, now = kept[name].to_numpy(), evaluate(given[name])
+            if name.endswith(_SEEN):  # without labels, so that they may be in another order
+                then, now = np.sort(then, axis=None), np.sort(now, axis=None)
+            if then.shape != now.shape or not np.allclose(then, now, rtol=1e-6, equal_nan=True):
+                raise ValueError(
+                    f"variable {name!r}: expected the data that draws were sampled with; found "
+                    "others in the model. Sample it again"
+                )
 
 
 def _dims(model: Model, name: str) -> tuple[Hashable, ...]:

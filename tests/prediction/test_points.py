@@ -58,21 +58,21 @@ def test_points_are_those_that_were_recorded(case):
 def test_draws_of_other_data_tell_nothing_of_new_objects():
     """Labels are of the data: after `pm.set_data`, draws from before were put beside other data."""
     with pm.Model() as model:
-        data = pm.Data("data", [1.0, 2.0, 7.0, 9.0])
+        data, hours = pm.Data("data", [1.0, 2.0, 7.0, 9.0]), pm.Data("hours", 2.0)
         label = pm.Categorical("cluster", [0.4, 0.6], shape=4)
         rate = pm.Gamma("rate", 2.0, 0.5, shape=2)
-        pm.Exponential("x", rate[label], observed=data)
+        pm.Exponential("x", rate[label] * hours, observed=data)
     new = {"cluster": np.array([2.0])}
     idata = few_draws(model)
     found = pmm.assign(idata, model, new, progressbar=False)
-    with model:
-        pm.set_data({"data": [1.0, 2.0, 7.0, 8.0]})
-    for predict in (pmm.assign, pmm.impute):
-        with pytest.raises(ValueError, match="'x': expected the data that were observed with the"):
-            predict(idata, model, new, progressbar=False)
-    pmm.log_predictive(idata, model, progressbar=False)  # of parameters alone
-    with model:
-        pm.set_data({"data": [1.0, 2.0, 7.0, 9.0]})
+    before = {"data": [1.0, 2.0, 7.0, 9.0], "hours": 2.0}
+    for name, variable, other in (("data", "x", [1.0, 2.0, 7.0, 8.0]), ("hours", "hours", 3.0)):
+        pm.set_data(before | {name: other}, model)
+        for predict in (pmm.assign, pmm.impute):
+            with pytest.raises(ValueError, match=f"'{variable}': expected the data that draws"):
+                predict(idata, model, new, progressbar=False)
+        pmm.log_predictive(idata, model, progressbar=False)  # of parameters alone
+    pm.set_data(before, model)
     again = pmm.assign(idata, model, new, progressbar=False)
     xr.testing.assert_equal(
         found["prediction/cluster"].dataset, again["prediction/cluster"].dataset
