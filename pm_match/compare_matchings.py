@@ -227,16 +227,36 @@ def _observed(model: Model) -> dict[str, NDArray]:
 def log_unit(x: NDArray, y: NDArray) -> float | None:
     """Give the log of how much denser all rows of x are than those of y, an affine map of x.
 
-    `x`, `y` (N, M). Return N log |det A| if y = x A + b, and None if it is no such map; 0 if they
-    are equal.
+    `x`, `y` (N, M). Return N log |det A| if y = x A + b, 0 if they are equal, and None if it is no
+    such map, or not told: of counts, of columns that depend on each other, unless each is mapped
+    alone, and of as few rows as columns.
     """
     if x.shape == y.shape and np.array_equal(x, y, equal_nan=x.dtype.kind == "f"):
         return 0.0
-    if x.shape != y.shape or x.ndim != 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
+    if x.shape != y.shape or x.ndim != 2 or {x.dtype.kind, y.dtype.kind} != {"f"}:
         return None
-    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
-    a = np.linalg.lstsq(x, y)[0]
-    if np.abs(y - x @ a).max() > _ROUNDING * np.abs(y).max():
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
-    sign, log_det = np.linalg.slogdet(a)
-    return float(len(x) * log_det) if sign else None
+    (x, of_x), (y, of_y) = _in_units(x), _in_units(y)
+    if not (of_x.all() and of_y.all()):
+        return None
+    a = np.diag((x * y).sum(axis=0))
+    if not _maps(x, y, a):
+        a = np.linalg.lstsq(x, y)[0]
+        ranks = np.linalg.matrix_rank(x), np.linalg.matrix_rank(a)
+        if min(ranks) < len(a) or not _maps(x, y, a):
+            return None
+    log_det = np.linalg.slogdet(a)[1] + np.log(of_y).sum() - np.log(of_x).sum()
+    return float(len(x) * log_det)
+
+
+def _in_units(x: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bring columns around 0, with squares that sum to 1; return them, and their units."""
+    x = x - x.mean(axis=0)
+    unit = np.sqrt(np.square(x).sum(axis=0))
+    return np.divide(x, unit, out=np.zeros_like(x), where=unit > 0.0), unit
+
+
+def _maps(x: NDArray, y: NDArray, a: NDArray) -> bool:
+    """Whether y is x A, but for rounding."""
+    return bool(np.abs(y - x @ a).max() <= _ROUNDING)

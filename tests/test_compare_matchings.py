@@ -33,6 +33,26 @@ def test_densities_are_of_one_unit():
     assert log_unit(x, x[:, [0, 0, 1]]) is None  # what is lost cannot be told
 
 
+def test_units_of_columns_that_depend_on_each_other_are_those_of_each():
+    """A map of all is not told by them; of too few rows, any table was one of any other."""
+    rng = np.random.default_rng(1)
+    few = rng.normal(size=(5, 8))
+    twice = np.column_stack([few.T, few.T[:, 0] + few.T[:, 1]])
+    for x in (few, twice):
+        units = 10.0 ** rng.uniform(-9.0, 9.0, x.shape[1])
+        assert log_unit(x, x * units + 1.0) == pytest.approx(len(x) * np.log(units).sum())
+        assert log_unit(x, rng.normal(size=x.shape) * units) is None
+        other = x * units
+        other[:, 0] = rng.normal(size=len(x)) * units[0]
+        assert log_unit(x, other) is None
+
+
+def test_probabilities_of_counts_have_no_unit():
+    x = np.array([[1, 0], [2, 5], [0, 3]])
+    assert log_unit(x, x.copy()) == 0.0
+    assert log_unit(x, 2 * x) is None
+
+
 @pytest.mark.slow
 def test_the_model_of_the_clusters_predicts_better():
     tables = two_clusters()
