@@ -33,11 +33,12 @@ def map_objects(
 ) -> xr.DataArray:
     r"""Carry objects from one domain to another through the latent space.
 
-    .. math:: \hat z = W_s^{+} x = (W_s^\top W_s)^{-1} W_s^\top x, \qquad \hat x = W_t \hat z
+    .. math:: \hat z = W_s^{+} (x - a_s) = (W_s^\top W_s)^{-1} W_s^\top (x - a_s), \qquad
+              \hat x = a_t + W_t \hat z
 
-    (Iwata, Hirao & Ueda 2016, below figure 4), averaged over draws. It is the map
-    :math:`W_t W_s^{+}` that is averaged, not W: a rotation of the latent space, which may differ
-    from draw to draw, cancels in the product.
+    (Iwata, Hirao & Ueda 2016, below figure 4, where there are no intercepts a), averaged over
+    draws. It is the map :math:`W_t W_s^{+}` that is averaged, not W: a rotation of the latent
+    space, which may differ from draw to draw, cancels in the product.
 
     Parameters
     ----------
@@ -48,7 +49,8 @@ def map_objects(
         matched by label with the source's features; those of an array come in their order.
     source, target : str
         Names of the domains, whose projections are the variables ``projection_<name>`` (features
-        by factors). They may be the same: then the part of x within the latent space remains.
+        by factors), and intercepts, if they have any, ``intercept_<name>``. They may be the same:
+        then the part of x within the latent space remains.
     group : str
         The group of the DataTree that holds the draws.
     sample_dims : sequence of hashable
@@ -91,10 +93,13 @@ def map_objects(
     n_draws, n_factors, n_source = inverse.shape
     flat_target = w_target.transpose(1, 0, 2).reshape(-1, n_draws * n_factors)
     mean_map = flat_target @ inverse.reshape(n_draws * n_factors, n_source) / n_draws
+    origin = np.einsum("tkm,tm->tk", inverse, _intercepts(posterior, source, w_source, sample_dims))
+    mapped = np.einsum("tmk,tk->tm", w_target, origin)
+    shift = (_intercepts(posterior, target, w_target, sample_dims) - mapped).mean(axis=0)
 
     feature_dim = target_features.dims[0]
     return xr.DataArray(
-        values @ mean_map.T,
+        values @ mean_map.T + shift,
         coords={**objects, **coords_along(target_features, feature_dim)},
         dims=(object_dim, feature_dim),
         name=target,
@@ -114,6 +119,17 @@ def projection_of(
     values = variable.to_numpy()
     corner = dict.fromkeys((*sample_dims, variable.dims[-1]), 0)
     return values.reshape(-1, *values.shape[-2:]), variable.isel(corner, drop=True)
+
+
+def _intercepts(
+    posterior: xr.Dataset, domain: str, projections: np.ndarray, sample_dims: Sequence[Hashable]
+) -> np.ndarray:
+    """Read a domain's intercepts (draws, features) beside its projections; 0 if it has none."""
+    name = f"intercept_{domain}"
+    if name not in posterior:
+        return np.zeros(projections.shape[:2])
+    values = sampled(posterior[name], sample_dims, 1).to_numpy()
+    return values.reshape(projections.shape[:2])
 
 
 def _objects_to_map(

@@ -129,18 +129,26 @@ def test_map_objects_averages_the_maps():
     assert carried["b_feature"].to_numpy().tolist() == [f"b_{i}" for i in range(6)]
 
 
-def test_map_objects_is_exact_on_noiseless_objects_whatever_the_rotation():
+@pytest.mark.parametrize("shifted", ["", "a", "ab"])
+def test_map_objects_is_exact_on_noiseless_objects_whatever_the_rotation(shifted):
     rng = np.random.default_rng(3)
     w, v, z = rng.normal(size=(8, 2)), rng.normal(size=(6, 2)), rng.normal(size=(4, 2))
     idata = tree()
+    intercepts = {"a": np.zeros(8), "b": np.zeros(6)}
+    for name in shifted:
+        intercepts[name] = rng.normal(size=len(intercepts[name]))
+        values = np.tile(intercepts[name], (CHAINS, DRAWS, 1))
+        dims = ("chain", "draw", f"{name}_feature")
+        idata["posterior"][f"intercept_{name}"] = xr.DataArray(values, dims=dims)
     for chain, draw in np.ndindex(CHAINS, DRAWS):
         turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
         idata["posterior"]["projection_a"].to_numpy()[chain, draw] = w @ turn
         idata["posterior"]["projection_b"].to_numpy()[chain, draw] = v @ turn
-    carried = matching.map_objects(idata, z @ w.T, source="a", target="b")
-    np.testing.assert_allclose(carried, z @ v.T)
-    back = matching.map_objects(idata, z @ w.T, source="a", target="a")
-    np.testing.assert_allclose(back, z @ w.T)
+    x, y = z @ w.T + intercepts["a"], z @ v.T + intercepts["b"]
+    carried = matching.map_objects(idata, x, source="a", target="b")
+    np.testing.assert_allclose(carried, y)
+    back = matching.map_objects(idata, x, source="a", target="a")
+    np.testing.assert_allclose(back, x)
     assert back.dims == ("a_object", "a_feature")
 
 
