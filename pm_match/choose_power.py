@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 
 from pm_match.find_matching import find_matching
-from pm_match.matching.draws import assignment_names
+from pm_match.matching.draws import assignment_sets
 
 # The power of the search that objects are counted by.
 _FIRST = 0.85
@@ -75,6 +75,9 @@ def choose_power(
     )
     searches = found["starts"].to_dataset().drop_dims("other_start")
     best = searches.isel(start=int(searches["log_joint"].argmax("start")))
-    labels = np.concatenate([best[name].to_numpy() for name in assignment_names(best)])
-    _, counts = np.unique(labels[labels >= 0], return_counts=True)
+    sets = [
+        np.concatenate([best[name].to_numpy() for name in names])
+        for names in assignment_sets(best).values()
+    ]
+    counts = np.concatenate([np.bincount(labels[labels >= 0]) for labels in sets])
     return float(enough / (enough + counts.sum() * np.exp(-entropy(counts))))

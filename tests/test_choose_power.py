@@ -48,6 +48,8 @@ def test_the_size_is_that_of_the_best_search_s_clusters(monkeypatch):
         labels = [[0, 0, 0, 0, 1, -1], [0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0]]
         starts = {
             "cluster_a": (("start", "object"), labels),
+            # Clusters of another set have other objects, though they are numbered alike.
+            "words": (("start", "word"), np.abs(labels), {"clusters": "words"}),
             "relevance_a": (("start", "object"), np.greater_equal(labels, 0).astype(int)),
             "log_joint": ("start", [-9.0, -2.0, -5.0]),
             "agreement": (("start", "other_start"), np.eye(3)),
