@@ -119,9 +119,9 @@ class FeaturePredictor(Predictor):
 
     def by_row(self, log_joint: NDArray) -> NDArray[np.float64]:
         """Add up a log joint (N, T + 1) by rows of `Clusters` (N, J): empty clusters are alike."""
-        row = self.clusters.row
-        found = np.full((len(log_joint), row.max() + 1), -np.inf)
-        for cluster, own in enumerate(row):
+        # There is a row for empty clusters even if there are none.
+        found = np.full((len(log_joint), len(self.clusters.linear)), -np.inf)
+        for cluster, own in enumerate(self.clusters.row):
             found[:, own] = np.logaddexp(found[:, own], log_joint[:, cluster])
         return found
 

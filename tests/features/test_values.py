@@ -190,15 +190,19 @@ def test_irrelevant_objects():
     # An object that never is relevant has no match to look like.
     assert np.isnan(found["b"][0]).all()
     assert not np.isnan(found["b"][1:]).any()
-    # Far out, a new object is irrelevant, and its missing value is like those of such objects.
-    x, one = np.array([[20.0, np.nan]]), tree_of(model, points[:1])
-    irrelevant = pmm.assign(one, model, {"a": x}, progressbar=False)["prediction/a/irrelevant"]
-    assert irrelevant[0] > 0.999999
-    imputed = pmm.impute(one, model, {"a": x}, ci_prob=0.8, progressbar=False)
-    other, noise = natural_function(model, ["other_a", "background_a"])(points[0])
-    expected = stats.norm.ppf([0.5, *LEVELS], other[1], noise)
-    values = [float(imputed[f"a{end}"][0, 1]) for end in ("", "_lower", "_upper")]
-    np.testing.assert_allclose(values, expected, atol=1e-3)
+    # Far out, a new object is irrelevant, and its missing value is like those of such objects,
+    # whether there is an empty cluster or not.
+    x, occupied = np.array([[20.0, np.nan]]), dict(points[0])
+    occupied |= {"relevance_a": np.ones(3, np.int64), "cluster_a": np.arange(3)}
+    for point in (points[0], occupied):
+        one = tree_of(model, [point])
+        irrelevant = pmm.assign(one, model, {"a": x}, progressbar=False)["prediction/a/irrelevant"]
+        assert irrelevant[0] > 0.999999
+        imputed = pmm.impute(one, model, {"a": x}, ci_prob=0.8, progressbar=False)
+        other, noise = natural_function(model, ["other_a", "background_a"])(point)
+        expected = stats.norm.ppf([0.5, *LEVELS], other[1], noise)
+        values = [float(imputed[f"a{end}"][0, 1]) for end in ("", "_lower", "_upper")]
+        np.testing.assert_allclose(values, expected, atol=1e-3)
 
 
 def test_edges_alone_carry_to_features():
