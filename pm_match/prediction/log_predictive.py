@@ -48,8 +48,9 @@ def log_predictive(
     is no measure of how well it is predicted: this is what `arviz.loo` and `arviz.compare` should
     be given, to choose between models of the same data. Objects that may be irrelevant are so with
     their prior probability. Factors of normal vectors' precisions, which make these Student's t,
-    are integrated out. Of missing values nothing is asked. Powers to which densities count
-    (`coarsen`) are left out, unless `coarsened`: what predicts is the density itself.
+    are integrated out. Other effects and flags of single objects are given, as parameters are. Of
+    missing values nothing is asked. Powers to which densities count (`coarsen`) are left out,
+    unless `coarsened`: what predicts is the density itself.
 
     Parameters
     ----------
