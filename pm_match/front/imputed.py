@@ -58,13 +58,17 @@ def filled(prepared: PreparedData, name: str, found: xr.Dataset) -> pd.DataFrame
 def _as_given(values: pd.Series, column: Column, whole: bool) -> pd.Series:
     """Give values the dtype of their column.
 
-    Means of whole numbers are none; `whole`: whether there are no such.
+    Numbers are floats where their column holds text or categories, and where it holds whole numbers
+    or truth values, unless it is `whole`: means are none of these.
     """
     dtype = column.dtype
     if column.use == "category" and pd.api.types.is_float_dtype(dtype):
         return values.infer_objects()  # codes, some of which are missing
-    if not whole and column.use != "category" and pd.api.types.is_integer_dtype(dtype):
-        dtype = "Float64" if isinstance(dtype, pd.api.extensions.ExtensionDtype) else float
+    numeric = pd.api.types.is_numeric_dtype(dtype)
+    fits = pd.api.types.is_float_dtype(dtype) or (whole and numeric)
+    if column.use not in ("boolean", "category") and not fits:
+        nullable = numeric and isinstance(dtype, pd.api.extensions.ExtensionDtype)
+        dtype = "Float64" if nullable else float
     return values.astype(dtype)
 
 

@@ -95,6 +95,35 @@ def test_columns_keep_their_dtypes():
     pd.testing.assert_frame_equal(found["b"], tables["b"].infer_objects())
 
 
+def test_numbers_told_of_other_columns_are_floats():
+    """As means of truth values, of categories and of text are."""
+    kind = np.arange(24) % 3
+    columns = {
+        "bool": pd.Series(kind > 0, dtype="object"),
+        "boolean": pd.Series(kind > 0, dtype="boolean"),
+        "category": pd.Series(kind).astype("category"),
+        "text": pd.Series(kind.astype(str)),
+    }
+    table = pd.DataFrame(columns)
+    holes = table.mask(np.arange(24)[:, None] == 3 + np.arange(4))
+    told = {"bool": "number", "boolean": "count", "category": "count", "text": "number"}
+    tables = {"a": holes, "b": table}
+    found = pmm.match(tables, columns=told, n_clusters=3, correlated=False, **SHORT).impute()
+    assert found["a"][[*table]].dtypes.astype(str).tolist() == [
+        "float64",
+        "Float64",
+        *2 * ["float64"],
+    ]
+    for place, column in enumerate(table):
+        own = found["a"][column]
+        known = own.drop(3 + place).astype(float)
+        assert known.tolist() == table[column].drop(3 + place).astype(float).tolist()
+        lower, upper = (found["a"][f"{column}_{end}"][3 + place] for end in ("lower", "upper"))
+        assert lower <= own[3 + place] <= upper
+        assert own[3 + place] % 1 > 0
+    assert found["b"]["text"].tolist() == kind.tolist()
+
+
 def test_columns_of_the_table_stay():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(12, 2)), columns=["x", "x_lower"])
