@@ -612,7 +612,8 @@ def _look_at_tables(given, titles, ids, told):
         if warned:
             said = f"domain {titles[name]!r}: {'; '.join(warned)}."
             warn(said)
-        named = not isinstance(tables[name].index, pd.RangeIndex)
+        objects = tables[name].index
+        named = not isinstance(objects, pd.RangeIndex)
         if square[name] and (named or edges):
             what = "rows and columns have the same names" if named else "as many rows as columns"
             warn(
@@ -621,7 +622,8 @@ def _look_at_tables(given, titles, ids, told):
             )
         ends = tables[name].select_dtypes(exclude="number")
         # Lists of edges have a value beside the ends at most, and their rows have no names.
-        may_be = ends.shape[1] == 2 and len(looked[name]) <= 3 and ids[name] is None
+        numbered = objects.name is None and pd.api.types.is_integer_dtype(objects.dtype)
+        may_be = ends.shape[1] == 2 and len(looked[name]) <= 3 and numbered
         if may_be and (what := _like_edges(ends)):
             warn(
                 f"domain {titles[name]!r}: {what}; if rows are edges of a network, say "

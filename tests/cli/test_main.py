@@ -842,7 +842,11 @@ def test_nothing_is_written_but_where_it_is_said(tmp_path, files, monkeypatch, c
     said = capsys.readouterr().out
     assert "This is the best matching found" in said
     assert "Nothing is written: --out DIR names a folder." in said
-    assert cli.main([*argv, "--out", "there"]) == 0
+    with monkeypatch.context() as patched:
+        verdict = ["Without relevance, every object is in one."]
+        patched.setattr(cli.MatchResult, "verdict", lambda result: verdict)
+        assert cli.main([*argv, "--out", "there"]) == 0
+    assert "With --no-relevance, every object is in one." in capsys.readouterr().out
     clusters = Path("there", "clusters.csv")
     before = clusters.read_text()
     clusters.write_text("mine")

@@ -64,6 +64,8 @@ def test_blank_text_is_missing_as_empty_cells_of_files_are(dtype):
     found = pmm.prepare({"a": table, "b": frame()})
     assert found.columns["a"]["kind"][:2] == ("category", "15 missing")
     assert found.data["a"]["kind"].dropna().tolist() == ["tea", "cocoa", "tea"] * 5
+    if isinstance(found.data["a"]["kind"].dtype, pd.CategoricalDtype):
+        assert set(found.data["a"]["kind"].cat.categories) == {"tea", "cocoa"}
     table["kind"] = table["kind"].astype(object).replace({"tea": "1.5", "cocoa": "2"})
     with pytest.raises(TypeError, match=r"'kind': .*found numbers as text"):
         pmm.prepare({"a": table, "b": frame()})
@@ -459,6 +461,8 @@ class TestNetworks:
             pmm.prepare(dict.fromkeys("ab", more), columns={"year": "ignore"})
             named = edges(*pairs).assign(sku=[f"s{k}" for k in range(len(pairs))])
             pmm.prepare(dict.fromkeys("ab", named), id="sku")
+            pmm.prepare(dict.fromkeys("ab", named.set_index("sku").rename_axis(None)))
+            pmm.prepare(dict.fromkeys("ab", edges(*pairs).rename_axis("row")))
 
     def test_links_name_networks_of_one_type(self):
         lists = {name: edges(("x", "u"), ("u", "y"), ("x", "y")) for name in "ab"}
