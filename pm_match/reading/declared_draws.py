@@ -95,4 +95,4 @@ def _least_rounding(model: Model) -> float:
     """
     data = [np.abs(evaluate(model.rvs_to_values[rv])) for rv in model.observed_RVs]
     sizes = sum(float(np.nansum(x * np.log1p(x))) for x in data)
-    return _LEAST + 4.0 * float(np.finfo(float_type()).eps) * sizes
+    return _LEAST + 16.0 * float(np.finfo(float_type()).eps) * sizes
