@@ -272,7 +272,7 @@ class _Tally:
         np.add.at(share, (labels[counted], self.known[counted]), 1.0)
         members = share.sum(axis=1, keepdims=True)
         share = np.divide(share, members, out=np.zeros_like(share), where=members > 0)
-        # Nothing matches an irrelevant object.
+        # Nothing matches an irrelevant object, whose label is -1: the last column.
         match = np.append(p[:, :-1], np.zeros((len(p), 1)), axis=1)
         self.mean.add(
             log_predictive,
@@ -280,7 +280,7 @@ class _Tally:
                 "cluster": p[:, :-1] @ share,
                 "unseen": p[:, :-1] @ (members == 0.0),
                 "irrelevant": p[:, -1:],
-                "match": (match, np.where(relevant, labels, n_clusters)),
+                "match": (match, labels),
             },
             weighted=self.reweight,
         )
