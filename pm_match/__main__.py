@@ -28,7 +28,7 @@ from pm_match.sampling import sample
 def _warnings_in_words() -> Iterator[None]:
     """Say what warnings say, and not where in the code."""
     usual = warnings.formatwarning
-    warnings.formatwarning = lambda said, *_: f"pm_match: warning: {as_options(str(said))}\n"
+    warnings.formatwarning = lambda said, *_: f"pm-match: warning: {as_options(str(said))}\n"
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             warm(given[1:])
         except ValueError as error:
-            parser.exit(2, f"pm_match: error: {error}\n")
+            parser.exit(2, f"pm-match: error: {error}\n")
         return 0
     options = parser.parse_args(given)
     try:
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepared = prepare(options.files, **arguments_of(options))
         prepared.declare()
     except (ImportError, OSError, TypeError, ValueError) as error:
-        parser.exit(2, f"pm_match: error: {as_options(str(error))}\n")
+        parser.exit(2, f"pm-match: error: {as_options(str(error))}\n")
     print(as_options(str(prepared)), flush=True)
     shown, said = sys.stderr.isatty(), len(prepared.notes)
     try:
@@ -81,9 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 model=model,
             )
     except UnservedModelError as error:  # links that contradict each other
-        parser.exit(2, f"pm_match: error: {as_options(str(error))}\n")
+        parser.exit(2, f"pm-match: error: {as_options(str(error))}\n")
     except KeyboardInterrupt as error:
-        parser.exit(130, f"pm_match: interrupted: {str(error) or 'there are no draws yet'}\n")
+        parser.exit(130, f"pm-match: interrupted: {str(error) or 'there are no draws yet'}\n")
     settings = {"random_seed": options.seed}
     if not options.search_only:
         settings |= {name: getattr(options, name) for name in ("draws", "tune", "chains")}

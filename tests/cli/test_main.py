@@ -284,8 +284,8 @@ def test_warnings_are_said_as_errors_are(tmp_path):
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 2
     first, *_, error = found.stderr.splitlines()
-    assert first.startswith("pm_match: warning: domain 'one': 'v' (left out: one value only (1))")
-    assert error.startswith("pm_match: error: ")
+    assert first.startswith("pm-match: warning: domain 'one': 'v' (left out: one value only (1))")
+    assert error.startswith("pm-match: error: ")
 
 
 def test_a_category_may_be_called_as_its_column(tmp_path):
@@ -304,7 +304,7 @@ def refused(capsys, *argv):
 def test_files_of_other_kinds_are_named(tmp_path, files, capsys):
     bad = write(tmp_path / "bad.JSON", "{}")
     error = refused(capsys, files[0], bad)
-    assert error.startswith(f"pm_match: error: {bad}: expected text with commas")
+    assert error.startswith(f"pm-match: error: {bad}: expected text with commas")
     assert "found a file that ends in '.JSON': read it with pandas, or save it as CSV" in error
 
 
@@ -312,7 +312,7 @@ def test_files_of_other_kinds_are_named(tmp_path, files, capsys):
 def test_bad_file(tmp_path, files, capsys, text, message):
     bad = write(tmp_path / "bad.csv", text)
     error = refused(capsys, files[0], bad)
-    assert error.startswith(f"pm_match: error: {bad}: ")
+    assert error.startswith(f"pm-match: error: {bad}: ")
     assert message in error
 
 
@@ -331,7 +331,7 @@ def test_messages_on_columns_say_what_a_file_or_an_option_can(tmp_path, capsys):
         in error
     )
     error = refused(capsys, a, "--ignore", "w")
-    assert error.startswith("pm_match: error: --ignore, --columns: no column 'w' in any table")
+    assert error.startswith("pm-match: error: --ignore, --columns: no column 'w' in any table")
     quoted = write(tmp_path / "quoted.csv", texts.replace("u,v", "u,it's", 1))
     assert 'leave it out: --ignore "it\'s".' in refused(capsys, quoted)
 
@@ -347,7 +347,7 @@ def test_messages_on_columns_say_what_a_file_or_an_option_can(tmp_path, capsys):
 )
 def test_what_is_said_of_tables_is_refused_of_edges(tmp_path, capsys, options, message):
     file = write(tmp_path / "e.csv", EDGES)
-    assert f"pm_match: error: {message}" in refused(capsys, file, "--edges", *options)
+    assert f"pm-match: error: {message}" in refused(capsys, file, "--edges", *options)
 
 
 def test_missing_and_unreadable_files(tmp_path, files, capsys):
@@ -388,7 +388,7 @@ def test_bad_links(tmp_path, files, capsys, text, message):
 def test_links_that_contradict_each_other(tmp_path, files, capsys):
     links = write(tmp_path / "links.csv", "left,right\np,1\n")
     error = refused(capsys, *files, "--links", links, "--cannot-link", links)
-    assert error.startswith("pm_match: error: cluster_left['p'] and cluster_right[")
+    assert error.startswith("pm-match: error: cluster_left['p'] and cluster_right[")
     one = write(tmp_path / "one.csv", "left,right\np,\n")
     assert "--cannot-link: row 1: expected" in refused(capsys, *files, "--cannot-link", one)
 
@@ -415,7 +415,7 @@ def test_without_the_extra(monkeypatch, files, capsys):
 
 
 def test_output_that_cannot_be_written(files, capsys):
-    said = "pm_match: error: --out: expected a folder that can be made and written to; found "
+    said = "pm-match: error: --out: expected a folder that can be made and written to; found "
     error = refused(capsys, *files, "--out", files[0] / "below")
     assert error.startswith(said)
     assert error.endswith("/below (Not a directory)\n")
@@ -426,7 +426,7 @@ def test_output_that_cannot_be_written(files, capsys):
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc takes no files, whoever asks")
 def test_output_where_no_file_can_be_made(files, capsys):
     error = refused(capsys, *files, "--out", "/proc")
-    assert error.startswith("pm_match: error: --out: expected a folder that can be made and wri")
+    assert error.startswith("pm-match: error: --out: expected a folder that can be made and wri")
 
 
 def test_an_id_that_no_file_has(files, capsys):
@@ -669,7 +669,7 @@ BAD_EDGES = {
 def test_bad_edge_list(tmp_path, capsys, text, message):
     bad = write(tmp_path / "bad.csv", text)
     error = refused(capsys, write(tmp_path / "good.csv", EDGES), bad, "--edges")
-    assert error.startswith(f"pm_match: error: {bad}: ")
+    assert error.startswith(f"pm-match: error: {bad}: ")
     assert message in error
     assert "=" not in error
 
@@ -677,7 +677,7 @@ def test_bad_edge_list(tmp_path, capsys, text, message):
 def test_values_that_the_family_does_not_have(tmp_path, capsys):
     bad = write(tmp_path / "bad.csv", "d,w,n\nd1,u,2\nd2,u,1\n")
     error = refused(capsys, bad, "--edges", "--family", "bernoulli")
-    assert error.startswith(f"pm_match: error: {bad}: ")
+    assert error.startswith(f"pm-match: error: {bad}: ")
     assert "--family poisson" in error
 
 
@@ -887,7 +887,7 @@ def test_interrupted_in_a_search_it_says_so(files, monkeypatch, capsys):
     monkeypatch.setattr(cli, "find_matching", interrupted)
     with pytest.raises(SystemExit, match="130"):
         cli.main([*map(str, files), "--search-only"])
-    assert "pm_match: interrupted: there are no draws yet\n" in capsys.readouterr().err
+    assert "pm-match: interrupted: there are no draws yet\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("after", [12, 3])
