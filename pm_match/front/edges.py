@@ -189,10 +189,12 @@ def _edges(name, table, columns, n_axes) -> NetworkFile:
             f"{chosen}. Say which by columns=[…]"
         )
     for column in chosen[:n_axes]:
-        if pd.api.types.is_float_dtype(table[column].dtype):
+        ends = table[column]
+        # Whole numbers some of which are missing are floats; what is missing is refused by row.
+        if pd.api.types.is_float_dtype(ends.dtype) and (ends.dropna() % 1 != 0).any():
             raise TypeError(
                 f"{where}: expected names of the ends of edges (text or whole numbers) in "
-                f"{chosen[:n_axes]}; found {column!r} of dtype {table[column].dtype}. Of tables, a "
+                f"{chosen[:n_axes]}; found {column!r} of dtype {ends.dtype}. Of tables, a "
                 f"mapping says what columns hold: columns={{{column!r}: 'number', …}}, 'ignore' "
                 "of those that are not to be used"
             )

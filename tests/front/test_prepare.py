@@ -514,6 +514,8 @@ class TestNetworks:
         said = r"expected names .* in \['sold', 'price'\]; found 'price' of dtype float64. Of t"
         with pytest.raises(TypeError, match=said):
             pmm.prepare({"a": frame()}, columns=["sold", "price"])
+        with pytest.raises(ValueError, match=r"'boss', row 1: expected a label; found none"):
+            pmm.prepare({"a": edges((7, 8), (None, 9))}, columns=["boss", "clerk"])
         with pytest.raises(ValueError, match=r"network 'b': expected .*edges, as .* 'a' is"):
             pmm.prepare({"a": edges(("x", "u")), "b": np.eye(2)}, model="relational_clusters")
 
