@@ -322,8 +322,8 @@ def check_declared_density(model: Model, *, seed: int = 0, n_points: int = 5) ->
         new = dict(point)
         state.draw(rng, point, new)
         new = at_labels(state, new, labels)
-        found, _ = declared(new)
-        expected = sum(points.log_density(new) for points in state.points) + sum(
+        found = declared(new)
+        expected = sum(sum(points.log_densities(new)) for points in state.points) + sum(
             evidence.log_marginal(new, labels) + evidence.log_conditional(new)
             for evidence in state.evidence
         )

@@ -342,10 +342,11 @@ class Collapsed:
         a kind of evidence has no `log_conditional`, only scores are looked at.
         """
         with suppress(NotImplementedError), np.errstate(all="ignore"):
-            found = [points.log_density(point) for points in self.points]
+            of_labels, apart = zip(*[p.log_densities(point) for p in self.points], strict=True)
+            found = [*of_labels]
             for own in self.evidence:
                 found += [own.log_evidence(), own.log_conditional(point)]
-            declared.check(point, found)
+            declared.check(point, found, apart)
         self._check_scores(point, 10.0 * declared.rounding)
 
     def _check_scores(self, point: Point, least: float) -> None:

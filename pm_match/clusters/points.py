@@ -185,9 +185,12 @@ class ClusteringPoints(Writer):
             # An irrelevant object has a cluster, which says nothing.
             self.write(point, assignment.values(np.maximum(own, 0)))
 
-    def log_density(self, point: Mapping[str, NDArray]) -> float:
-        """Log density of labels, weights, flags and probabilities of being relevant."""
-        clustering, total = self.clustering, 0.0
+    def log_densities(self, point: Mapping[str, NDArray]) -> tuple[float, float]:
+        """Log density of labels over constant weights; and of all else that belongs to clusters.
+
+        That is other labels, weights, and flags and probabilities of being relevant.
+        """
+        clustering, labels, total = self.clustering, 0.0, 0.0
         logs, *shares = self._weights(point), *self._probabilities(point)
         if clustering.weights:
             rests = np.logaddexp.accumulate(logs[::-1])[::-1]
@@ -205,13 +208,13 @@ class ClusteringPoints(Writer):
         for own in clustering.assignments:
             if own.drawn:
                 drawn = own.joined({name: self.read(point, name) for name in own.drawn})
-                total += float(logs[drawn].sum())
+                labels += float(logs[drawn].sum())
             if own.known is not None:
-                total += float(logs[own.known[~own.free]].sum())
+                labels += float(logs[own.known[~own.free]].sum())
             if own.relevance:
                 yes = np.mean(self.read(point, own.relevance))
                 total += own.n_objects * float(xlogy([yes, 1.0 - yes], prior[own.group, :2]).sum())
-        return total
+        return (0.0, labels + total) if clustering.weights else (labels, total)
 
     def draw(
         self,

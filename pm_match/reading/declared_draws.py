@@ -38,54 +38,68 @@ def looked_at(number: int) -> bool:
 class DeclaredDensity:
     """The declared density of everything that some variables enter.
 
-    `drawn`: names of the variables; `without`: of those whose own densities are left out.
+    `drawn`: names of the variables; `apart`: names of those whose own densities are looked at by
+    themselves, as they may not be finite where the others are.
     """
 
-    def __init__(self, model: Model, drawn: Sequence[str], without: Collection[str] = ()):
-        self._names = drawn
-        rvs = [rv for rv in [*model.basic_RVs, *model.potentials] if rv.name not in without]
-        graphs = entered_densities(model, [model[name] for name in drawn], rvs, jacobian=False)
-        total, sizes = (
-            pt.add(*[own.sum() for own in [*found, pt.zeros(())]])
-            for found in (graphs, [pt.abs(graph) for graph in graphs])
-        )
-        both = [total, sizes]
-        self._at, _ = compiled(model, in_double(both) if float_type() == "float64" else both)
+    def __init__(self, model: Model, drawn: Sequence[str], apart: Collection[str] = ()):
+        self._names, self._parts = drawn, []
         self.rounding = _least_rounding(model)
+        variables, rvs = [model[name] for name in drawn], [*model.basic_RVs, *model.potentials]
+        for own in (False, True):
+            some = [rv for rv in rvs if (rv.name in apart) == own]
+            graphs = entered_densities(model, variables, some, jacobian=False)
+            both = [
+                pt.add(*[entries.sum() for entries in [*found, pt.zeros(())]])
+                for found in (graphs, [pt.abs(graph) for graph in graphs])
+            ]
+            found, _ = compiled(model, in_double(both) if float_type() == "float64" else both)
+            self._parts.append(found)
 
     @classmethod
     def of_component(cls, model: Model, component: Component) -> "DeclaredDensity":
-        """Make the density of all that labels, or what is integrated out, enter."""
+        """Make the density of all that labels, or what is integrated out, enter.
+
+        Apart are relevance, weights, and labels over weights that are drawn.
+        """
+        apart: set[str] = set()
+        for clustering in component.clusterings:
+            labels = {name for a in clustering.assignments for name in (a.name, *a.drawn)}
+            names = {*clustering.names}
+            apart |= names | labels if clustering.weights else names - labels
+        apart |= {f"{name}_observed" for name in apart if f"{name}_unobserved" in apart}
         every = [a for clustering in component.clusterings for a in clustering.assignments]
         known = [f"{a.name}_observed" if a.drawn else a.name for a in every if a.known is not None]
-        return cls(model, [*component.collapsed, *known])
+        return cls(model, [*component.collapsed, *known], apart)
 
-    def __call__(self, point: Mapping[str, NDArray]) -> tuple[float, float]:
-        """Evaluate it at a point: its log, and the sizes of all entries of that together."""
-        total, sizes = map(float, self._at(point))
-        return total, sizes
+    def __call__(self, point: Mapping[str, NDArray]) -> float:
+        """Evaluate the log of all of it at a point."""
+        return sum(float(density(point)[0]) for density in self._parts)
 
-    def check(self, point: Mapping[str, NDArray], found: Sequence[float]) -> None:
+    def check(
+        self, point: Mapping[str, NDArray], found: Sequence[float], apart: Sequence[float] = ()
+    ) -> None:
         """Raise `UnservedModelError` if a draw has another density than the declared one.
 
         `point`: to which the draw was written; `found`: what its log density adds up of, as the
-        model was read.
+        model was read; `apart`: the same of what is looked at by itself.
         """
-        try:
-            total, sizes = self(point)
-        except ParameterValueError:
-            # Of a draw that no float holds, such as a precision of 1e-400 from a vague prior.
-            return
-        if not np.isfinite([total, sum(found)]).all():
-            # Parameters that are too small, or too large, to be told from their bounds.
-            return
-        rounding = self.rounding + _ROUNDING[float_type()] * (sizes + np.abs(found).sum())
-        if abs(total - sum(found)) > rounding:
-            raise UnservedModelError(
-                f"{', '.join(map(repr, self._names))}: expected draws whose declared log density "
-                f"is {sum(found):.8g}, as it would be of the model that was read; found a draw at "
-                f"which it is {total:.8g}. {OTHER_STEPS}"
-            )
+        for density, own in zip(self._parts, (found, apart), strict=True):
+            try:
+                total, sizes = map(float, density(point))
+            except ParameterValueError:
+                # Of a draw that no float holds, such as a precision of 1e-400 from a vague prior.
+                continue
+            if not np.isfinite([total, sum(own)]).all():
+                # Parameters that are too small, or too large, to be told from their bounds.
+                continue
+            rounding = self.rounding + _ROUNDING[float_type()] * (sizes + np.abs(own).sum())
+            if abs(total - sum(own)) > rounding:
+                raise UnservedModelError(
+                    f"{', '.join(map(repr, self._names))}: expected draws whose declared log "
+                    f"density is {sum(own):.8g}, as it would be of the model that was read; found "
+                    f"a draw at which it is {total:.8g}. {OTHER_STEPS}"
+                )
 
 
 def _least_rounding(model: Model) -> float:

@@ -48,6 +48,19 @@ def known_labels_of_own_weights():
     return model
 
 
+def sticks_next_to_one():
+    """So near that no float tells them from it, and the density of weights is not finite."""
+    with pm.Model() as model:
+        sticks = pm.Beta("sticks", 1.0, 1e-3, shape=3)
+        rests = pt.concatenate([[1.0], pt.extra_ops.cumprod(1.0 - sticks)])
+        weights = pt.concatenate([sticks, [1.0]]) * rests
+        cluster = pm.Categorical("cluster", weights, shape=6)
+        rate = pm.Gamma("rate", 2.0, 1.0, shape=(4, 2))
+        counts = np.random.default_rng(0).poisson(3.0, size=(6, 2))
+        pm.Poisson("count", rate[cluster], observed=counts)
+    return model
+
+
 MODELS = {
     "known labels": known_labels,
     "plain": plain.tiny_model,
@@ -138,7 +151,7 @@ def test_draws_have_the_declared_density(monkeypatch, name):
     """Of chains, whose weights and parameters move far from where a model is read."""
     model = (MODELS | VIEWS).get(name, known_labels_of_own_weights)()
     looked = Counter()
-    for own in (PartitionStep, pmm.ClusterGibbs):
+    for own in (PartitionStep, pmm.ClusterGibbs, pmm.HierarchyGibbs):
         monkeypatch.setattr(own, "_check_draw", partialmethod(counted, looked, own._check_draw))
     steps, point = pmm.steps(model), model.initial_point()
     for own in steps:
@@ -252,10 +265,10 @@ def test_rounding_of_large_counts_is_far_from_what_is_allowed(monkeypatch):
     """Of blocks whose counts are all about the same, which no density makes up for."""
     ratios = []
 
-    def look(self, point, found):
-        total, _ = self(point)
-        if np.isfinite([total, sum(found)]).all():
-            ratios.append(abs(total - sum(found)) / self.rounding)
+    def look(self, point, *found):
+        total, expected = self(point), sum(map(sum, found))
+        if np.isfinite([total, expected]).all():
+            ratios.append(abs(total - expected) / self.rounding)
 
     monkeypatch.setattr(DeclaredDensity, "check", look)
     monkeypatch.setattr("pm_match.clusters.step.looked_at", lambda number: True)
@@ -332,6 +345,7 @@ def wrong_relevance(monkeypatch):
 
 WRONG = {
     "columns": wrong_columns,
+    "sticks next to 1": wrong_columns,
     "tied": wrong_weights,
     "missing, relevance": wrong_relevance,
     "plain": wrong_features,
@@ -343,7 +357,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_chain_stops_where_it_samples_another_model(monkeypatch, name):
     """Priors that are a tenth too large, as if they had been read so."""
-    model = MODELS[name]()
+    model = MODELS.get(name, sticks_next_to_one)()
     WRONG[name](monkeypatch)
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
     with pytest.raises(pmm.UnservedModelError, match="expected draws whose declared log density"):

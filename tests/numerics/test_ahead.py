@@ -71,7 +71,9 @@ def test_a_step_needs_nothing_else(case, monkeypatch):
     assert [name for name, _ in more] == []
 
 
-@pytest.mark.parametrize("case", ["networks", "normal clusters", "columns", "aligned"])
+@pytest.mark.parametrize(
+    "case", ["networks", "normal clusters", "columns", "aligned", "flat projections"]
+)
 def test_searches_call_what_was_compiled_ahead(case, monkeypatch):
     listed: list = []
     monkeypatch.setattr("pm_match.search.recipe.compile_ahead", listed.extend)
@@ -97,13 +99,6 @@ def test_searches_call_what_was_compiled_ahead(case, monkeypatch):
     assert called == set(names)
     for kernel, overloads in present.items():
         assert set(kernel.overloads) == overloads
-
-
-def test_searches_of_flat_projections_need_no_climbs(monkeypatch):
-    listed: list = []
-    monkeypatch.setattr("pm_match.search.recipe.compile_ahead", listed.extend)
-    assert Search(tiny_model()).steps
-    assert listed == []
 
 
 _SCRIPT = """

@@ -114,7 +114,10 @@ class HierarchyGibbs(PartitionStep):
 
     def _density(self) -> DeclaredDensity:
         own = self.part.clustering.names
-        return DeclaredDensity(self.model, [n for n in self.part.names if n not in own], own)
+        return DeclaredDensity(self.model, self.part.names, own)
+
+    def _check_draw(self, declared, point) -> None:
+        declared.check(point, self._log_densities(point), self._top.log_densities(point))
 
     def _log_densities(self, point) -> list[float]:
         part, z, found = self.part, self._top.labels(point), []
