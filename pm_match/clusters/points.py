@@ -132,7 +132,7 @@ class ClusteringPoints(Writer):
     def __init__(self, model: Model, clustering: Clustering):
         super().__init__(model, clustering.names)
         self.clustering = clustering
-        self._weights = log_weights_function(model, clustering)
+        self.log_weights = log_weights_function(model, clustering)
         named = [name for name in clustering.probabilities if name]
         self._probabilities = natural_function(model, named) if named else lambda point: []
 
@@ -191,7 +191,7 @@ class ClusteringPoints(Writer):
         That is other labels, weights, and flags and probabilities of being relevant.
         """
         clustering, labels, total = self.clustering, 0.0, 0.0
-        logs, *shares = self._weights(point), *self._probabilities(point)
+        logs, *shares = self.log_weights(point), *self._probabilities(point)
         if clustering.weights:
             rests = np.logaddexp.accumulate(logs[::-1])[::-1]
             sticks, others = logs[:-1] - rests[:-1], rests[1:] - rests[:-1]

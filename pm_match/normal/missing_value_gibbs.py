@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
 from pymc.model.core import Model
 
-from pm_match.clusters.points import ClusteringPoints, Writer, log_weights_function
+from pm_match.clusters.points import ClusteringPoints, Writer
 from pm_match.clusters.step import PartitionStep
 from pm_match.clusters.units import units
 from pm_match.normal.given_observed import Incomplete
@@ -106,7 +106,6 @@ class _Incomplete:
     def __init__(self, model: Model, component: Component, number: int):
         clustering, normals = component.clusterings[number], component.of(Normals, number)
         self._points = ClusteringPoints(model, clustering)
-        self._weights = log_weights_function(model, clustering)
         self._parameters = [natural_function(model, own.names) for own in normals]
         self._writer = Writer(model, [name for own in normals for name in own.missing])
         grouped = units(clustering.n_objects, clustering.links)
@@ -147,7 +146,7 @@ class _Incomplete:
             parts.append(list(incomplete.given(means, precisions, factors)))
         labels = self._points.labels(point)
         if labels_too and len(self._size):
-            logs = self._size[:, None] * self._weights(point)
+            logs = self._size[:, None] * self._points.log_weights(point)
             for own, found in zip(self._vectors, parts, strict=True):
                 for part in found:
                     unit = own.unit[part.rows]

@@ -22,7 +22,7 @@ from pymc.model.core import Model
 
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
 from pm_match.clusters.label_swap import swap
-from pm_match.clusters.points import ClusteringPoints, log_weights_function
+from pm_match.clusters.points import ClusteringPoints
 from pm_match.clusters.step import occupancy
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_prior
 from pm_match.reading.evidence import Point
@@ -69,7 +69,6 @@ class Centre:
             self.evidence.append(made)
         _check_covered(model, self.component, self.evidence)
         self._points = [ClusteringPoints(model, own) for own in self.clusterings]
-        self._weights = [log_weights_function(model, own) for own in self.clusterings]
         self.watched = {name for own in self.evidence for name in own.watched}
         self.labels: dict[str, NDArray[np.int16]] = {}
         self.sizes: dict[str, NDArray[np.int64]] = {}
@@ -152,7 +151,7 @@ class Centre:
             setting = Setting(
                 iteration,
                 assignments,
-                self._weights[self._number](self.point),
+                self._points[self._number].log_weights(self.point),
                 {number: own.parameters(self.point) for number, own in seen.items()},
                 {
                     number: {a: own.context(a) for a in assignments if a in own.scorers}

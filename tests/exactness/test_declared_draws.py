@@ -25,6 +25,7 @@ from pm_match.views.hierarchy.recognise import Hierarchy
 from pm_match.views.hinge.labelled_latents import LabelledLatent
 from pm_match.views.hinge.recognise import HingeModel
 from tests.declared import columns, factors, features, hierarchies, networks, normals, plain, views
+from tests.exactness.chains import run
 
 
 def known_labels():
@@ -154,11 +155,7 @@ def test_draws_have_the_declared_density(monkeypatch, name):
     for own in (PartitionStep, pmm.ClusterGibbs, pmm.HierarchyGibbs):
         monkeypatch.setattr(own, "_check_draw", partialmethod(counted, looked, own._check_draw))
     steps, point = pmm.steps(model), model.initial_point()
-    for own in steps:
-        own.setup_chain(1, 0, 8)
-    for _ in range(8):
-        for own in steps:
-            point, _ = own.step(point)
+    (*_, point) = run(steps, point, 8)
     ours = [own for own in steps if own.__class__ is pmm.ClusterGibbs or name in VIEWS]
     assert ours
     assert all(looked[own] == 3 for own in ours)
@@ -275,11 +272,7 @@ def test_rounding_of_large_counts_is_far_from_what_is_allowed(monkeypatch):
     tables = {d: np.random.default_rng(0).poisson(1e11, size=(20, 20)) for d in "ab"}
     model = pmm.models.relational_clusters(tables, n_clusters=6, family="poisson")
     steps, point = pmm.steps(model), model.initial_point()
-    for own in steps:
-        own.setup_chain(1, 0, 0)
-    for _ in range(60):
-        for own in steps:
-            point, _ = own.step(point)
+    run(steps, point, 60)
     assert len(ratios) > 30
     assert max(ratios) < 0.3
 

@@ -201,13 +201,8 @@ class FactorPoints(Writer):
                 self.loadings(point, view),
             )
             means, noise = design @ loadings.T + self.intercept(point, view), view.noise(point)
-            if view.missing:
-                values = view.table.filled(self.read(point, view.missing))
-                own = log_normal(values, means, noise)
-            else:
-                own = log_normal(view.table.values, means, noise)
-                own = own if view.table.observed is None else own[view.table.observed]
-            found.append(own.sum())
+            values = view.table.filled(self.read(point, view.missing) if view.missing else np.nan)
+            found.append(log_normal(values, means, noise).sum())
         free = [part.latents[number] for number in part.own]
         for factor in [*free, *(own for view in part.views for own in view.factors)]:
             found.append(log_normal(self.factor(point, factor), *factor.prior(point)).sum())
