@@ -1,7 +1,6 @@
 """Reads and writes points of value variables, for what is declared of the parts of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -233,13 +232,12 @@ class ClusteringPoints(Writer):
         each group of flags.
         """
         clustering = self.clustering
-        a, b = clustering.prior(point)
         if clustering.weights:
-            sticks = draw_log_sticks(rng, a, b, counts)
+            sticks = draw_log_sticks(rng, *clustering.prior(point), counts)
             self.write_weights(new, *sticks)
+            logs = log_weights(*sticks)
         else:
-            sticks = np.log(a / (a + b)), np.log(b / (a + b))
-        logs = log_weights(*sticks)
+            logs = self.log_weights(point)
         irrelevant = np.flatnonzero(labels < 0)
         if len(irrelevant):
             cumulative = np.cumsum(np.exp(logs - logs.max()))
@@ -282,16 +280,15 @@ class ClusteringPoints(Writer):
         self.write_simplex(point, name, logs)
 
 
-def constant_log_weights(clustering: Clustering, point: Point) -> NDArray[np.float64]:
-    """Log weights (T,) of a clustering whose weights are not drawn."""
-    a, b = clustering.prior(point)
-    return log_weights(np.log(a / (a + b)), np.log(b / (a + b)))
-
-
 def log_weights_function(model: Model, clustering: Clustering) -> Callable[[Point], NDArray]:
     """Make a function of a point: the log weights (T,) of a clustering there."""
     if not clustering.weights:
-        return partial(constant_log_weights, clustering)
+
+        def constant(point: Point) -> NDArray[np.float64]:
+            a, b = clustering.prior(point)
+            return log_weights(np.log(a / (a + b)), np.log(b / (a + b)))
+
+        return constant
     read, sticks = natural_function(model, [clustering.weights]), clustering.sticks
 
     def drawn(point: Point) -> NDArray[np.float64]:
