@@ -27,7 +27,7 @@ def sampler_of(model):
 
     def at(means, weights):
         centre.point |= {"mu": np.array(means), "weights": np.array(weights)}
-        centre._weights = [lambda point: np.log(weights)]
+        centre._points[0].log_weights = lambda point: np.log(weights)
         drawn(centre, shards, 0)
         return centre, centre._ask(calls(shards), 0)
 
