@@ -15,6 +15,7 @@ with uncollected(lasting=True):
     from pm_match.compare_matchings import compare_matchings
     from pm_match.declared.cluster_slice import ClusterSlice
     from pm_match.declared.kind import AnyLikelihood
+    from pm_match.declared.weights_gibbs import WeightsGibbs
     from pm_match.features.choose_n_factors import choose_n_factors
     from pm_match.features.feature_gibbs import FeatureGibbs
     from pm_match.features.kind import FeatureVectors
@@ -101,6 +102,7 @@ __all__ = [
     "ProjectionMAP",
     "ScaleMatrixGibbs",
     "UnservedModelError",
+    "WeightsGibbs",
     "assign",
     "best_chain",
     "cannot_link",

@@ -95,10 +95,22 @@ class Writer:
         """Write probabilities, given as log odds, which is what PyMC samples by default."""
         self.write(point, {name: from_log_odds(log_odds, self.transformed[name])})
 
-    def write_simplex(self, point: dict[str, NDArray], name: str, logs: NDArray) -> None:
-        """Write probabilities (..., T), given as their logs."""
+    def write_simplex(
+        self, point: dict[str, NDArray], name: str, logs: NDArray, advice: str = ""
+    ) -> None:
+        """Write probabilities (..., T), given as their logs.
+
+        `advice`: what to do if one that is too small for a float would matter, to the variables
+        that their prior depends on.
+        """
         # PyMC's density of weights is only finite while they can be told from zero.
-        logs = np.maximum(logs, least_log(self.value_of[name].dtype))
+        least = least_log(self.value_of[name].dtype)
+        if advice and logs.min() < least:
+            warn(
+                f"a weight in {name!r} is too small for a float, which biases the variables that "
+                f"its prior depends on{advice}"
+            )
+        logs = np.maximum(logs, least)
         if self.transformed[name]:
             value = logs[..., :-1] - logs.mean(axis=-1, keepdims=True)
         else:
@@ -192,11 +204,8 @@ class ClusteringPoints(Writer):
         clustering, labels, total = self.clustering, 0.0, 0.0
         logs, *shares = self.log_weights(point), *self._probabilities(point)
         if clustering.weights:
-            rests = np.logaddexp.accumulate(logs[::-1])[::-1]
-            sticks, others = logs[:-1] - rests[:-1], rests[1:] - rests[:-1]
-            total += float(log_beta(sticks, others, *clustering.prior(point)).sum())
-            # Of the weights, which the sticks break one after the other.
-            total -= 0.0 if clustering.sticks else float(rests[:-1].sum())
+            given = *clustering.prior(point), clustering.sticks
+            total += float(log_density_of_weights(logs, *given))
         prior = clustering.relevance_prior(point)
         for group, name in enumerate(clustering.probabilities):
             if name:
@@ -271,13 +280,11 @@ class ClusteringPoints(Writer):
             self.write(point, {name: value})
             return
         logs = log_weights(log_sticks, log_rests)
-        if self.clustering.free_weights_prior and logs.min() < least_log(self.value_of[name].dtype):
-            warn(
-                f"a weight in {name!r} is too small for a float, which biases the variables that "
-                "its prior depends on, unless HyperparameterGibbs draws them: declare fewer "
-                "clusters, or the sticks themselves as pm.Beta, which have no such limit."
-            )
-        self.write_simplex(point, name, logs)
+        advice = (
+            ", unless HyperparameterGibbs draws them: declare fewer clusters, or the sticks "
+            "themselves as pm.Beta, which have no such limit."
+        )
+        self.write_simplex(point, name, logs, advice if self.clustering.free_weights_prior else "")
 
 
 def log_weights_function(model: Model, clustering: Clustering) -> Callable[[Point], NDArray]:
@@ -297,6 +304,20 @@ def log_weights_function(model: Model, clustering: Clustering) -> Callable[[Poin
             return log_weights(np.log(value), np.log1p(-value)) if sticks else np.log(value)
 
     return drawn
+
+
+def log_density_of_weights(
+    logs: NDArray, a: NDArray, b: NDArray, sticks: bool = False
+) -> NDArray[np.float64]:
+    """Log density of weights, given as logs (..., T): what Beta(a, b) sticks (..., T - 1) break.
+
+    `sticks`: whether it is that of the sticks themselves.
+    """
+    rests = np.logaddexp.accumulate(logs[..., ::-1], axis=-1)[..., ::-1]
+    before, after = rests[..., :-1], rests[..., 1:]
+    found = log_beta(logs[..., :-1] - before, after - before, a, b)
+    # The sticks break the weights one after the other.
+    return (found if sticks else found - before).sum(axis=-1)
 
 
 def least_log(dtype: Any) -> float:

@@ -9,6 +9,7 @@ from pm_match.declared.predictor import LikelihoodPredictor
 from pm_match.declared.recognise import likelihood_candidates
 from pm_match.declared.sharded import ShardedLikelihoods
 from pm_match.declared.state import LikelihoodAccess, LikelihoodState
+from pm_match.declared.weights_gibbs import WeightsGibbs
 from pm_match.reading.ancestry import RV
 from pm_match.reading.context import Context
 from pm_match.reading.kinds import Kind
@@ -21,7 +22,7 @@ class AnyLikelihood(Kind):
     name = "declared"
     last = True
     searches_all = True
-    steps = (ClusterSlice,)
+    steps = (WeightsGibbs, ClusterSlice)
     candidates = staticmethod(likelihood_candidates)
     state = LikelihoodState
     predictor = LikelihoodPredictor

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.declared.weights import Weights
 from pm_match.reading.evidence import Evidence
 
 # Numbers a label whose parameters are drawn one number at a time.
@@ -79,6 +80,7 @@ class Likelihoods(Evidence):
     redrawn: tuple[LabelRows, ...]
     # of these, what is drawn by slices: few numbers, none of them whole
     sliced: tuple[LabelRows, ...]
+    weights: tuple[Weights, ...]  # of the parameters, what labels choose a number each of
     # whether the joint density stays as it is if labels, and their rows, take others' places
     swappable: bool
     # (N, K): what is observed of every object, for a start, NaN where nothing is. K may be 0.
@@ -89,6 +91,11 @@ class Likelihoods(Evidence):
     def names(self) -> list[str]:
         """Nothing is integrated out."""
         return []
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether labels' own are found."""
+        return bool(self.weights)
 
     @property
     def searchable(self) -> bool:
@@ -103,16 +110,17 @@ class Likelihoods(Evidence):
     @property
     def relabelled(self) -> list[str]:
         """What labels have rows of."""
-        return [*self.of_clusters, *self.part_named]
+        weights = [own.name for own in self.weights]
+        return [*dict.fromkeys([*self.of_clusters, *self.part_named, *weights])]
 
     @property
     def of_clusters(self) -> dict[str, dict[int, int]]:
-        """What labels, or their parts, have rows of, or a variable each."""
+        """What labels, or their parts, have rows of, or a variable each; and labels' weights."""
         return {
             name: {} if rows.axis is None else {rows.axis: self.clustering}
             for rows in (*self.rows, *(rows for _, rows in self.part_rows))
             for name in rows.names
-        }
+        } | {own.name: {own.axis: self.clustering} for own in self.weights if own.axis is not None}
 
     @property
     def of_parts(self) -> dict[str, str]:

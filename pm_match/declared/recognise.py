@@ -1,6 +1,6 @@
 """Reads likelihoods of any kind over an assignment: what they say of which object, by numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +10,7 @@ from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
 from pm_match.declared.parts import MOST_SLICED, LabelRows, Likelihoods
 from pm_match.declared.rows import Response, RowReader, given
+from pm_match.declared.weights import Weights, find_weights
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
@@ -111,6 +112,7 @@ class LikelihoodCandidate:
             parameters=parameters,
             climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
             rows=tuple(found),
+            weights=tuple(reading.weights(owner)),
             part_rows=tuple(of_parts),
             part_named=tuple(of_several),
             redrawn=tuple(redrawn),
@@ -349,6 +351,12 @@ class _Reading:
         """Arrange the table at a point by the labels of one part (n, ...)."""
         by_part = np.moveaxis(self.table(point).reshape(*sizes, -1), place, 0)
         return by_part.reshape(len(by_part), -1)
+
+    def weights(self, owner: NDArray[np.int64]) -> Iterator[Weights]:
+        """Find probabilities of labels, or of what is observed, that labels choose one of each."""
+        places = np.split(np.arange(len(owner)), np.cumsum(self.sizes)[:-1])
+        entries = dict(zip(self.factors, places, strict=True))
+        return find_weights(self.context, entries, owner, self.points, self.table)
 
     def numbers(self, owner: NDArray[np.int64]) -> NDArray[np.float64]:
         """Arrange what is observed by object (N, K), where every object has as many numbers.

@@ -100,25 +100,30 @@ def log_prior(a, b, counts):
 def draw_log_sticks(rng, a, b, counts):
     """Draw the sticks from their exact conditional, v_l ~ Beta(a_l + N_l, b_l + N_{>l}).
 
-    Return `log_sticks`, `log_rests` (T - 1,): log v and log(1 - v), each to full precision however
-    near 0 or 1 a stick is.
+    `a`, `b` (..., T - 1); `counts` (..., T). Return `log_sticks`, `log_rests` (..., T - 1): log v
+    and log(1 - v), each to full precision however near 0 or 1 a stick is.
     """
-    after = counts[::-1].cumsum()[::-1][1:]
-    broken = draw_log_gamma(rng, a + counts[:-1])
-    kept = draw_log_gamma(rng, b + after)
+    broken = draw_log_gamma(rng, a + counts[..., :-1])
+    kept = draw_log_gamma(rng, b + _later(counts))
     total = np.logaddexp(broken, kept)
     return broken - total, kept - total
 
 
 def log_weights(log_sticks, log_rests):
-    """Log of the weights (T,) that T - 1 sticks break a unit length into."""
-    return np.append(log_sticks, 0.0) + np.append(0.0, np.cumsum(log_rests))
+    """Log of the weights (..., T) that T - 1 sticks break a unit length into."""
+    none = np.zeros((*log_sticks.shape[:-1], 1))
+    before = np.concatenate([none, np.cumsum(log_rests, axis=-1)], axis=-1)
+    return np.concatenate([log_sticks, none], axis=-1) + before
 
 
 def dirichlet_sticks(concentration):
-    """Beta parameters under which stick-breaking is Dirichlet(`concentration`)."""
-    after = concentration[::-1].cumsum()[::-1][1:]
-    return concentration[:-1], after
+    """Beta parameters under which stick-breaking is Dirichlet(`concentration`), (..., T)."""
+    return concentration[..., :-1], _later(concentration)
+
+
+def _later(values):
+    """Sum up what comes after each but the last of some values (..., T)."""
+    return values[..., ::-1].cumsum(axis=-1)[..., ::-1][..., 1:]
 
 
 def known_sticks(weights):

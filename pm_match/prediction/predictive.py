@@ -54,6 +54,9 @@ class Predictive:
         a, b = clustering.prior(self._point)
         found = np.empty((len(new), clustering.truncation + 1))
         found[:, :-1] = log_prior(a, b, labels, clustering.truncation)
+        for predictor in self.predictors:
+            if predictor is not None:
+                found[:, :-1] += predictor.log_weights(place)
         found[:, -1] = -np.inf
         group = place.assignment.group
         if group >= 0:

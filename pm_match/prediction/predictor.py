@@ -183,6 +183,10 @@ class Predictor:
         The state that the kind was given is at the draw only if its evidence has `hyperpriors`.
         """
 
+    def log_weights(self, place: Place) -> NDArray[np.float64] | float:
+        """Log weights (T,) of the clusters of new objects, if they are not the clustering's."""
+        return 0.0
+
     def log_predictive(self, place: Place, seen: Any) -> NDArray:
         """Log predictive (N, T + 1) in every cluster, and as irrelevant objects."""
         raise lacking(self, "log_predictive")

@@ -33,6 +33,8 @@ class _Reading(NamedTuple):
     complete: bool  # whether labels of zeros and ones have been looked for
 
 
+# What is said of assignments that have weights of their own, and parameters in common.
+_SAME_CLUSTERS = "its weights are not those of other objects of the same clusters"
 _READ: Kept[_Reading] = Kept()
 on_registration(_READ.clear)
 
@@ -139,14 +141,17 @@ def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, M
     """
     nothing = structure.empty and not structure.refusals
     # Those of joint labels are potentials already.
-    own_weights = first.own_weights - first.joint.keys()
+    same = structure.of_the_same_clusters
+    own_weights = (first.own_weights | same) - first.joint.keys()
     names = vectors(first.model, None if nothing else own_weights)
     while names:
         alone = {name: [name] for name in names}
         reader = Reader(with_equal_weights(first.model, alone), first.known, first.joint)
         found = reader.read()
-        if found.components and (nothing or len(found.refusals) < len(structure.refusals)):
-            served = {
+        together = same and not found.of_the_same_clusters and not found.refusals
+        fewer = len(found.refusals) < len(structure.refusals)
+        if found.components and (nothing or fewer or together):
+            served = dict.fromkeys(same & {*names}, _SAME_CLUSTERS) | {
                 name: why
                 for name, why in structure.refusals.items()
                 if name in names and name not in found.refusals

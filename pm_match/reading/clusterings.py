@@ -406,22 +406,31 @@ def _sticks_function(context: Context, candidate: ClusteringCandidate):
     if weights is None:
         known = tuple(np.ascontiguousarray(v) for v in known_sticks(candidate.known))
         return lambda point: known
-    op = weights.owner.op
-    read = context.at(parameters(weights)[: 1 if isinstance(op, StickBreakingWeightsRV) else None])
+    return sticks_function(context, weights, (truncation,))
 
-    def sticks(point) -> tuple[NDArray, NDArray]:
-        found = [p.astype(float) for p in read(point)]
+
+def sticks_function(context: Context, weights: RV, shape: tuple[int, ...]):
+    """Make a function of a point: the parameters a, b (..., T - 1) of the sticks of some weights.
+
+    `shape`: (..., T), of weights, a Dirichlet or `StickBreakingWeights`; or of what Beta sticks
+    break.
+    """
+    op = weights.owner.op
+    of_sticks = (*shape[:-1], shape[-1] - 1)
+
+    def finish(first, *others) -> tuple[NDArray, NDArray]:
         if isinstance(op, DirichletRV):
-            found = [*dirichlet_sticks(np.broadcast_to(found[0], (truncation,)))]
+            found = dirichlet_sticks(np.broadcast_to(first, shape))
         elif isinstance(op, StickBreakingWeightsRV):
-            found = [np.ones(()), found[0].reshape(-1)]
-        a, b = (np.full(truncation - 1, p) for p in found)
+            found = np.ones(()), first[..., None]
+        else:
+            own = context.shapes[weights.name]
+            found = [np.broadcast_to(value, own).reshape(of_sticks) for value in (first, *others)]
+        a, b = (np.ascontiguousarray(np.broadcast_to(own, of_sticks)) for own in found)
         return a, b
 
-    if not context.ancestry.parents[weights]:
-        constant = sticks({})
-        return lambda point: constant
-    return sticks
+    arguments = BETA.arguments(weights) if BETA.has(weights) else parameters(weights)
+    return context.prior(arguments, finish)
 
 
 def _relevance_function(context: Context, probabilities: Sequence[tuple[RV | None, list[RV]]]):

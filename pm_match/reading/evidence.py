@@ -78,6 +78,11 @@ class Evidence:
         return {}
 
     @property
+    def has_weights(self) -> bool:
+        """Whether it has weights of labels that are not integrated out, which its kind draws."""
+        return False
+
+    @property
     def anchored(self) -> bool:
         """Whether the clusters have parameters that are not integrated out.
 

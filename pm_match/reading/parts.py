@@ -276,7 +276,8 @@ class Component:
         """
         assignments = [own for c in self.clusterings for own in c.assignments]
         parts = [part for own in assignments for part in own.parts]
-        known = not any([own.weights for own in self.clusterings] + [own.weights for own in parts])
+        weights = [own.weights for own in self.clusterings] + [own.weights for own in parts]
+        known = not any([*weights, *(own.has_weights for own in self.evidence)])
         drawn = any(own.drawn for own in assignments)
         return drawn and not (known and all(own.anchored for own in self.evidence))
 
@@ -380,6 +381,24 @@ class Structure:
                     if title in apart or not part.nested:
                         found.setdefault(title, []).append(part.name)
         return found
+
+    @property
+    def of_the_same_clusters(self) -> set[str]:
+        """Assignments of several clusterings that have parameters of clusters in common."""
+        owners: dict[tuple[str, int], list[Clustering]] = {}
+        for component in self.components:
+            for evidence in component.evidence:
+                for name, axes in evidence.of_clusters.items():
+                    for axis, number in axes.items():
+                        owners.setdefault((name, axis), []).append(component.clusterings[number])
+        several = [own for own in owners.values() if len({c.title for c in own}) > 1]
+        return {
+            assignment.name
+            for own in several
+            if len({c.truncation for c in own}) == 1
+            for c in own
+            for assignment in c.assignments
+        }
 
     def clustering_of(self, evidence: Evidence) -> Clustering:
         """Return the first clustering that evidence of a component is about."""
