@@ -63,7 +63,7 @@ class LikelihoodPredictor(Predictor):
                 )
         return [name for name in found if name in self._observed]
 
-    def _common(self, place: Place, factor: str) -> NDArray[np.int64] | None:
+    def _common(self, place: Place, factor: str) -> NDArray[np.int32] | None:
         """Return the places (T,) of weights that all objects of an assignment have, if any."""
         weights, first = self._weights.get(factor), place.first
         objects = range(first, first + place.assignment.n_objects)

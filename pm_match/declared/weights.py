@@ -1,6 +1,6 @@
 """Probabilities of labels that are not integrated out: which of their numbers labels choose."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log, prod
 
@@ -44,7 +44,7 @@ class Weights:
     # owner, cell (E,), (E, T): of the entries of log densities that it enters, the object, and the
     # place of the number that each label chooses, in the flat array
     owner: NDArray[np.int64]
-    cell: NDArray[np.int64]
+    cell: NDArray[np.int32]
     # from a point to the parameters a, b (..., C - 1) of the sticks that break each vector
     prior: Callable[[Point], tuple[NDArray, NDArray]] = field(repr=False)
 
@@ -53,7 +53,7 @@ class Weights:
         chosen = self.cell[np.arange(len(self.owner)), labels[self.owner]]
         return np.bincount(chosen, minlength=prod(self.shape)).reshape(self.shape)
 
-    def common(self, objects: range) -> NDArray[np.int64] | None:
+    def common(self, objects: range) -> NDArray[np.int32] | None:
         """Return the places (T,) that labels of any of some objects choose; None if they differ."""
         cell = self.cell[(objects.start <= self.owner) & (self.owner < objects.stop)]
         return cell[0] if len(cell) == len(objects) and (cell == cell[0]).all() else None
@@ -114,12 +114,10 @@ def find_weights(
         constant = np.repeat(constants, [len(entries[own]) for own in below])
         read = natural_function(context.model, [rv.name])
         wide = rng.normal(0.0, _WIDE, (_N_WIDE, *np.shape(points[0][key])))
-        logs, found = [], []
-        for point in (*points, *({**points[0], key: own} for own in wide)):
-            logs.append(log_numbers(read(point)[0], simplex).ravel())
-            found.append((table(point)[:, which] - constant).T)
-        cell = _nearest(logs[0], found[0])
-        if all(close(own[cell], other).all() for own, other in zip(logs, found, strict=True)):
+        every = (*points, *({**points[0], key: own} for own in wide))
+        numbers = (log_numbers(read(point)[0], simplex).ravel() for point in every)
+        cell = _cells(numbers, ((table(point)[:, which] - constant).T for point in every))
+        if cell is not None:
             n = shape[-1]
             in_order = n == cell.shape[1] and (cell % n == np.arange(n)).all()
             yield Weights(
@@ -135,8 +133,17 @@ def find_weights(
             )
 
 
-def _nearest(numbers: NDArray, wanted: NDArray) -> NDArray[np.int64]:
-    """Return the places of those of some numbers (M,) that others (..., ) are nearest to."""
-    order = np.argsort(numbers)
-    middles = 0.5 * (numbers[order][:-1] + numbers[order][1:])
-    return order[np.searchsorted(middles, wanted)]
+def _cells(numbers: Iterable[NDArray], worth: Iterable[NDArray]) -> NDArray[np.int32] | None:
+    """Find the places (E, T) of the numbers (M,) that others (E, T) are, wherever they are.
+
+    Return None if there are none.
+    """
+    cell = None
+    for own, wanted in zip(numbers, worth, strict=True):
+        if cell is None:
+            order = np.argsort(own).astype(np.int32)
+            between = 0.5 * (own[order][:-1] + own[order][1:])
+            cell = order[np.searchsorted(between, wanted)]
+        if not close(own[cell], wanted).all():
+            return None
+    return cell

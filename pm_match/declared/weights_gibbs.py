@@ -48,7 +48,7 @@ class WeightsGibbs(PartitionStep):
     ...     word = pm.Categorical("word", frequency[topic], observed=words)
     ...
     >>> pmm.steps(model)
-    [ClusterGibbs(topic, frequency_simplex__), WeightsGibbs(shares_simplex__)]
+    [WeightsGibbs(shares_simplex__), ClusterGibbs(topic, frequency_simplex__)]
     """
 
     name = "weights_gibbs"
