@@ -47,6 +47,19 @@ def counts(n=3, d=2) -> pm.Model:
     return model
 
 
+def groups(n=4) -> pm.Model:
+    """Declare a mixture whose weights groups of objects have each, around those of all."""
+    with pm.Model() as model:
+        concentration = pm.Gamma("concentration", 4.0, 2.0)
+        share = pm.Dirichlet("share", np.array([1.0, 0.7, 2.0]))
+        weights = pm.Dirichlet("weights", concentration * share + 0.5, shape=(2, T))
+        centre = pm.Normal("centre", 0.0, 2.0, shape=T)
+        c = pm.Categorical("cluster", p=weights[np.arange(n) % 2])
+        data = pm.Data("data", np.zeros(n))
+        pm.StudentT("x", nu=4.0, mu=centre[c], sigma=0.7, observed=data)
+    return model
+
+
 class Simulator(ModelSimulator):
     """All steps of a model whose parameters are not integrated out, and its data."""
 
@@ -55,7 +68,9 @@ class Simulator(ModelSimulator):
     def __init__(self, model: pm.Model, seed: int):
         (self.evidence,) = read(model).of(Likelihoods)
         sliced = {name for rows in self.evidence.sliced for name in rows.names}
-        super().__init__(model, seed, {*self.evidence.parameters} - sliced)
+        weights = {own.name for own in self.evidence.weights}
+        left = {rv.name for rv in model.free_RVs} - sliced - weights - {*self.evidence.assignments}
+        super().__init__(model, seed, left - {"weights"})
         ours = pmm.steps(model)
         given, chosen = mcmc.assign_step_methods(model, ours)
         with model:
@@ -69,7 +84,8 @@ class Simulator(ModelSimulator):
     @property
     def observed(self) -> list[str]:
         """The observed variables."""
-        return list(self.evidence.factors)
+        seen = {rv.name for rv in self.model.observed_RVs}
+        return [name for name in self.evidence.factors if name in seen]
 
     def new_data(self, draw) -> None:
         """Replace the data by a draw given everything else."""
@@ -81,7 +97,7 @@ class Simulator(ModelSimulator):
     def own_quantities(self, draw, first, last) -> dict[str, float]:
         """What clusters have, seen from objects."""
         found = {}
-        for name in self.evidence.relabelled:
+        for name in (name for rows in self.evidence.rows for name in rows.names):
             row = draw[name][first[0]]
             found[f"own {name}"] = np.arcsinh(row).sum()
             found[f"next {name}"] = np.arcsinh(draw[name][(first[0] + 1) % T]).sum()
@@ -91,7 +107,7 @@ class Simulator(ModelSimulator):
         return found
 
 
-MODELS = {"student": student, "counts": counts}
+MODELS = {"student": student, "counts": counts, "groups": groups}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +116,7 @@ MODELS = {"student": student, "counts": counts}
         ("student", 600),
         pytest.param("student", 3000, marks=pytest.mark.slow),
         pytest.param("counts", 3000, marks=pytest.mark.slow),
+        pytest.param("groups", 3000, marks=pytest.mark.slow),
     ],
 )
 def test_updates_leave_the_joint_alone(case, n, monkeypatch):
