@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.logprob.transforms import SimplexTransform
-from pytensor.tensor.random.basic import DirichletRV
 
 from pm_match.clusters.points import log_density_of_weights
 from pm_match.reading.ancestry import RV, Refusal
 from pm_match.reading.clusterings import sticks_function
 from pm_match.reading.context import Context
 from pm_match.reading.evidence import Point
-from pm_match.reading.laws import BETA
+from pm_match.reading.laws import BETA, DIRICHLET
 from pm_match.reading.own_weights import WEIGHTS_OF
 from pm_match.reading.owners import close
 from pm_match.reading.probe import natural_function
@@ -97,7 +96,7 @@ def find_weights(
     rng = np.random.default_rng(20130208)
     for rv in context.model.free_RVs:
         below = context.ancestry.children(rv)
-        simplex = isinstance(rv.owner.op, DirichletRV | StickBreakingWeightsRV)
+        simplex = DIRICHLET.has(rv) or isinstance(rv.owner.op, StickBreakingWeightsRV)
         if not (simplex or BETA.has(rv)) or not below or not entries.keys() >= {*below}:
             continue
         try:
