@@ -140,35 +140,49 @@ def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, M
     Return what is read of it, or else of the `first` model, `structure`; and the model.
     """
     nothing = structure.empty and not structure.refusals
-    # Those of joint labels are potentials already.
     same = structure.of_the_same_clusters
-    own_weights = (first.own_weights | same) - first.joint.keys()
-    names = vectors(first.model, None if nothing else own_weights)
+    best, model, refused = structure, first.model, dict[str, str]()
+
+    def some(wanted: Collection[str]) -> list[str]:
+        """List those that are no potentials already, as those of joint labels are."""
+        return vectors(first.model, {*wanted} - first.joint.keys())
+
+    names = vectors(first.model) if nothing else some(first.own_weights | same)
     while names:
         alone = {name: [name] for name in names}
         reader = Reader(with_equal_weights(first.model, alone), first.known, first.joint)
         found = reader.read()
-        together = same and not found.of_the_same_clusters and not found.refusals
-        fewer = len(found.refusals) < len(structure.refusals)
-        if found.components and (nothing or fewer or together):
-            served = dict.fromkeys(same & {*names}, _SAME_CLUSTERS) | {
+        if found.components and ((nothing and best is structure) or _left(found) < _left(best)):
+            same |= found.of_the_same_clusters
+            notes = dict.fromkeys(same & {*names}, _SAME_CLUSTERS) | {
                 name: why
                 for name, why in structure.refusals.items()
                 if name in names and name not in found.refusals
             }
-            return replace(found, notes=found.notes | served, binary=nothing), reader.model
-        # Of what is read together, one is refused first.
-        if more := vectors(first.model, reader.own_weights - {*names} - first.joint.keys()):
-            names = [*names, *more]
-            continue
-        # With whatever weights, there is something else, unless it is about the weights again.
-        own = {
-            name: why
-            for name, why in found.refusals.items()
-            if name in names and WEIGHTS_OF not in why
-        }
-        return replace(structure, refusals=structure.refusals | own), first.model
-    return structure, first.model
+            best, model = replace(found, notes=found.notes | notes, binary=nothing), reader.model
+            more = some(same - {*names})
+        elif best is structure:
+            # Of what is read together, one is refused first.
+            more = some(reader.own_weights - {*names})
+            # With whatever weights, there is something else, unless it is about the weights again.
+            refused = {
+                name: why
+                for name, why in found.refusals.items()
+                if name in {*names} - same and WEIGHTS_OF not in why
+            }
+        else:
+            break
+        if not more:
+            break
+        names = [*names, *more]
+    if best is structure:
+        best = replace(structure, refusals=structure.refusals | refused)
+    return best, model
+
+
+def _left(structure: Structure) -> tuple[int, bool]:
+    """Say how much could be better: what is refused, and clusters that are told apart."""
+    return len(structure.refusals), bool(structure.of_the_same_clusters)
 
 
 def _with_known_labels(model: Model) -> tuple[Reader, Structure]:
