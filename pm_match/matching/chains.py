@@ -27,7 +27,7 @@ def best_chain(idata: xr.DataTree) -> xr.DataTree:
     Returns
     -------
     DataTree
-        With one chain, which keeps its number.
+        With one chain, which keeps its number. Groups of draws from the prior are left as they are.
 
     Raises
     ------
@@ -35,6 +35,8 @@ def best_chain(idata: xr.DataTree) -> xr.DataTree:
         If `idata` is not a DataTree.
     KeyError
         If it has no sampler statistics with a log joint.
+    ValueError
+        If a group has other chains than the log joint, as where some were taken out of it alone.
 
     Examples
     --------
@@ -48,9 +50,24 @@ def best_chain(idata: xr.DataTree) -> xr.DataTree:
     needs_tree(idata)
     log_joint = log_joint_of(idata)
     best = int(log_joint.mean("draw").argmax("chain"))
-    return idata.map_over_datasets(
-        lambda dataset: dataset.isel(chain=[best]) if "chain" in dataset.dims else dataset
-    )
+    groups = {}
+    for path, node in idata.subtree_with_keys:
+        group = groups[path] = node.to_dataset(inherit=False)
+        if "chain" in group.dims and not path.startswith("prior"):
+            _check_chains(path, group, log_joint)
+            groups[path] = group.isel(chain=[best])
+    return xr.DataTree.from_dict(groups, name=idata.name)
+
+
+def _check_chains(path: str, group: xr.Dataset, log_joint: xr.DataArray) -> None:
+    """Refuse a group of other chains than the log joint is of, as far as they are numbered."""
+    numbered = "chain" in group.indexes and "chain" in log_joint.indexes
+    expected, found = log_joint["chain"].to_numpy(), group["chain"].to_numpy()
+    if len(expected) != len(found) or (numbered and (expected != found).any()):
+        raise ValueError(
+            f"group {path!r}: expected the chains of the log joint, {expected.tolist()}; "
+            f"found {found.tolist()}"
+        )
 
 
 def log_joint_rhat(idata: xr.DataTree) -> float:

@@ -335,10 +335,13 @@ def relevance_of(
     if name == "auto":
         own = str(assignment.name)
         usual = RELEVANCE + own.removeprefix(PREFIX) if own.startswith(PREFIX) else None
-        name = next(
-            (one for one in (assignment.attrs.get(FLAGS), usual) if one in posterior.data_vars),
-            None,
-        )
+        declared = assignment.attrs.get(FLAGS)
+        name = next((one for one in (declared, usual) if one in posterior.data_vars), None)
+        if name is None and declared is not None:
+            raise KeyError(
+                f"variable {own!r}: expected {declared!r} beside it, which says which of its "
+                f"objects are relevant; found {sorted(map(str, posterior.data_vars))}"
+            )
     if name is None:
         return None
     variable = sampled(variable_of(posterior, name, RELEVANCE), sample_dims, 1)

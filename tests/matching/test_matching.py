@@ -1,3 +1,4 @@
+import re
 import time
 import tracemalloc
 
@@ -248,6 +249,39 @@ def test_best_chain():
     np.testing.assert_array_equal(
         best["posterior"]["cluster_a"][0], idata["posterior"]["cluster_a"][1]
     )
+
+
+def test_the_best_chain_is_one_of_the_chains_that_the_log_joint_is_of():
+    """Chains were taken by their places, whatever draws the posterior had of its own."""
+    idata = tree()
+    idata["sample_stats"]["log_joint"].to_numpy()[1] += 5
+    posterior = idata["posterior"].to_dataset()
+    stats = idata["sample_stats"].to_dataset().assign_coords(chain=[3, 5])
+    idata["sample_stats"] = xr.DataTree(stats)
+    for chains in ([5, 3], [5]):
+        other = idata.copy()
+        other["posterior"] = xr.DataTree(posterior.sel(chain=chains))
+        message = f"group 'posterior': expected the chains of the log joint, [3, 5]; found {chains}"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            matching.best_chain(other)
+    # Runs that were put together repeat numbers of chains.
+    twice = idata.map_over_datasets(
+        lambda dataset: xr.concat([dataset, dataset], "chain") if dataset.sizes else dataset
+    )
+    assert matching.best_chain(twice)["posterior"]["chain"] == 5
+    idata["prior"] = xr.Dataset({"mu": (("chain", "draw"), np.zeros((1, 9)))})
+    assert matching.best_chain(idata)["prior"].sizes == {"chain": 1, "draw": 9}
+
+
+def test_draws_without_the_flags_of_their_labels_are_refused():
+    """All objects were taken for relevant, and labels that mean nothing for those of clusters."""
+    idata = with_relevance(tree(), names=("b",))
+    idata["posterior"]["cluster_b"].attrs["relevance"] = "relevance_b"
+    matching.partition_estimate(idata)
+    draws = idata["posterior"].to_dataset().drop_vars("relevance_b")
+    with pytest.raises(KeyError, match="'cluster_b': expected 'relevance_b' beside it"):
+        matching.partition_estimate(draws)
+    assert matching.match_probability(draws, "a", "b", relevance=None).shape == (7, 5)
 
 
 @pytest.mark.parametrize(
