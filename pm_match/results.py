@@ -16,7 +16,15 @@ from pymc.stats.convergence import (
 from pm_match.checks import warn
 from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
-from pm_match.matching.draws import FLAGS, JOINT, ROWS_OF, SAMPLE_DIMS, SET
+from pm_match.matching.draws import (
+    FLAGS,
+    JOINT,
+    ROWS_OF,
+    SAMPLE_DIMS,
+    SET,
+    draws_as_they_are,
+    needs_tree,
+)
 from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
 from pm_match.reading.parts import Assignment, Structure
@@ -118,7 +126,8 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     ['log_joint', 'n_occupied', 'precision']
     """
     model = modelcontext(model)
-    posterior, stats = idata["posterior"], idata["sample_stats"]
+    needs_tree(idata)
+    posterior, stats = (draws_as_they_are(idata, group) for group in ("posterior", "sample_stats"))
     structure = read(model)
     # Sets are called by their weights, where these are one vector.
     bound = {*structure.sets, *(name for c in structure.clusterings for name in c.names)}

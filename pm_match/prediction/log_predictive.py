@@ -125,8 +125,13 @@ def log_predictive(
     if num_draws is not None:
         result["posterior"] = xr.DataTree(points.posterior)
         if "sample_stats" in result.children:
-            stats = result["sample_stats"].to_dataset().sel(draw=points.posterior["draw"])
-            result["sample_stats"] = xr.DataTree(stats)
+            stats = result["sample_stats"].to_dataset()
+            # Runs that were put together repeat numbers of draws.
+            same = stats["draw"].to_index().equals(idata["posterior"]["draw"].to_index())
+            taken = (
+                stats.isel(draw=points.kept) if same else stats.sel(draw=points.posterior["draw"])
+            )
+            result["sample_stats"] = xr.DataTree(taken)
     return result
 
 

@@ -13,6 +13,7 @@ from pm_match.matching.draws import (
     MISSING,
     NOT_RECORDED,
     PREFIX,
+    SET,
     check_dims,
     draws_as_they_are,
     not_recorded,
@@ -40,7 +41,7 @@ class RecordedPoints:
     densities, missing values but for those of normal clusters) need not have been recorded, and is
     left at its initial value; if `everything` is asked for, it is read all the same. The attribute
     `posterior` has the draws that are taken: `num_draws` along the last of `sample_dims`, evenly
-    spaced, or all.
+    spaced, or all; `kept` says which.
 
     Raise `UnservedModelError` if no part of the model is one that the steps can serve; `KeyError`
     if the draws lack a variable; `ValueError` if a variable has another shape than the model's, or
@@ -66,7 +67,9 @@ class RecordedPoints:
         draws = _as_in_model(draws_as_they_are(idata, group), model)
         if not everything and isinstance(idata, xr.DataTree):
             _check_data(idata, model)
-        self.posterior = _thinned(draws, sample_dims, num_draws)
+        self.kept = _evenly_spaced(draws, sample_dims, num_draws)
+        taken = draws.isel({sample_dims[-1]: self.kept})
+        self.posterior = taken.assign(_known_labels(taken, model, self.structure, sample_dims))
         self.sample_dims = tuple(sample_dims)
         empty = [dim for dim in sample_dims if self.posterior.sizes[dim] == 0]
         if empty:
@@ -149,6 +152,24 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
     return taken
 
 
+def _known_labels(
+    draws: xr.Dataset, model: Model, structure: Structure, sample_dims: Sequence[Hashable]
+) -> dict[str, xr.DataArray]:
+    """Give labels that are all observed, which PyMC does not record, the same in every draw."""
+    sizes = [draws.sizes[dim] for dim in sample_dims]
+    found = {}
+    for clustering in structure.clusterings:
+        mates = [draws[own.name].attrs for own in clustering.assignments if own.name in draws]
+        of_set = {key: attrs[key] for attrs in mates for key in attrs if key == SET}
+        for own in clustering.assignments:
+            if not own.drawn and own.name not in draws:
+                (dim,) = _dims(model, own.name)
+                labels = np.broadcast_to(np.asarray(own.known), (*sizes, own.n_objects))
+                coords = {dim: list(model.coords[dim])} if dim in model.coords else {}
+                found[own.name] = xr.DataArray(labels, coords, (*sample_dims, dim), attrs=of_set)
+    return found
+
+
 def _check_data(idata: xr.DataTree, model: Model) -> None:
     """Refuse a model of other data, observed or not, than those that draws were sampled with."""
     given = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
@@ -188,20 +209,20 @@ def _places_of_missing(model: Model, name: str) -> NDArray[np.int64]:
     return inside[np.argsort(numbers[inside])]
 
 
-def _thinned(posterior: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: int | None):
-    """Take evenly spaced draws along the last of the sample dims."""
+def _evenly_spaced(
+    draws: xr.Dataset, sample_dims: Sequence[Hashable], num_draws: int | None
+) -> NDArray[np.int64]:
+    """Give places of draws along the last of the sample dims, all of them by default."""
     check_dims(sample_dims)
-    absent = [dim for dim in sample_dims if dim not in posterior.sizes]
+    absent = [dim for dim in sample_dims if dim not in draws.sizes]
     if absent:
         what = f"dim {absent[0]!r} among the draws"
-        raise ValueError(f"sample_dims: {no_such(what, posterior.sizes, absent[0])}")
+        raise ValueError(f"sample_dims: {no_such(what, draws.sizes, absent[0])}")
+    n = draws.sizes[sample_dims[-1]]
     if num_draws is None:
-        return posterior
+        return np.arange(n)
     check_count("num_draws", num_draws)
-    last = sample_dims[-1]
-    n = posterior.sizes[last]
-    kept = np.unique(np.linspace(0, n - 1, min(num_draws, n)).round().astype(int))
-    return posterior.isel({last: kept})
+    return np.unique(np.linspace(0, n - 1, min(num_draws, n)).round().astype(int))
 
 
 def _integrated_out(structure: Structure) -> set[str]:

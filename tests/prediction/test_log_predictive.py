@@ -5,6 +5,7 @@ import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 from scipy import stats
 from scipy.special import logsumexp
 
@@ -51,6 +52,24 @@ def mixture():
     tables = {"a": frame(9), "b": frame(7)}
     model = pmm.models.mixture(tables, n_clusters=3)
     return tables, model, sampled(model, 40)
+
+
+def test_runs_that_were_put_together_are_thinned_together(mixture):
+    """Numbers of draws that are there twice ended in an error of pandas."""
+    _, model, idata = mixture
+    groups = {
+        name: xr.concat([group.to_dataset()] * 2, "draw") if "draw" in group.dims else group
+        for name, group in idata.children.items()
+    }
+    twice = xr.DataTree.from_dict(groups)
+    found = pmm.log_predictive(twice, model, num_draws=5, progressbar=False)
+    places = [0, 20, 40, 59, 79]
+    xr.testing.assert_equal(
+        found["sample_stats"]["log_joint"], twice["sample_stats"]["log_joint"][:, places]
+    )
+    whole = pmm.log_predictive(idata, model, progressbar=False)["log_likelihood"]["objects"]
+    own = found["log_likelihood"]["objects"]
+    np.testing.assert_array_equal(own, whole[:, [place % 40 for place in places]])
 
 
 def test_columns_of_all_kinds(mixture):

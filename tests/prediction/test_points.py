@@ -77,3 +77,23 @@ def test_draws_of_other_data_tell_nothing_of_new_objects():
     xr.testing.assert_equal(
         found["prediction/cluster"].dataset, again["prediction/cluster"].dataset
     )
+
+
+def test_labels_that_are_all_observed_need_no_draws():
+    """`pm.sample` records none: what looks at all objects of a set ended with a `KeyError`."""
+    rng = np.random.default_rng(0)
+    with pm.Model(coords={"known": list("xyz")}) as model:
+        weights, rate = pm.Dirichlet("weights", np.ones(2)), pm.Gamma("rate", 1.0, 1.0, shape=2)
+        known = pm.Categorical("cluster_known", weights, observed=[0, 1, 1], dims="known")
+        free = pm.Categorical("cluster_free", weights, shape=4)
+        pm.Poisson("count", rate[known], observed=[1, 5, 7])
+        pm.Poisson("other", rate[free], observed=rng.poisson(3.0, 4))
+    idata = pmm.sample(9, tune=1, chains=1, random_seed=1, model=model, quiet=True)
+    plain = idata["posterior"].to_dataset().drop_vars("cluster_known")
+    given, found = (
+        pmm.assign(draws, model, {"free": np.array([2.0, 4.0])}, random_seed=1, progressbar=False)
+        for draws in (idata["posterior"].to_dataset(), plain)
+    )
+    for name, values in given["prediction/free"].data_vars.items():
+        xr.testing.assert_equal(found["prediction/free"][name], values)
+    assert found["prediction/free"]["known"].to_numpy().tolist() == list("xyz")
