@@ -39,16 +39,32 @@ class DeclaredDensity:
     """The declared density of everything that some variables enter.
 
     `drawn`: names of the variables; `apart`: names of those whose own densities are looked at by
-    themselves, as they may not be finite where the others are.
+    themselves, as they may not be finite where the others are; `scaled`: of those that count on the
+    scale that is sampled.
     """
 
-    def __init__(self, model: Model, drawn: Sequence[str], apart: Collection[str] = ()):
+    def __init__(
+        self,
+        model: Model,
+        drawn: Sequence[str],
+        apart: Collection[str] = (),
+        scaled: Collection[str] = (),
+    ):
         self._names, self._parts = drawn, []
         self.rounding = _least_rounding(model)
         variables, rvs = [model[name] for name in drawn], [*model.basic_RVs, *model.potentials]
         for own in (False, True):
             some = [rv for rv in rvs if (rv.name in apart) == own]
-            graphs = entered_densities(model, variables, some, jacobian=False)
+            graphs = [
+                graph
+                for jacobian in (False, True)
+                for graph in entered_densities(
+                    model,
+                    variables,
+                    [rv for rv in some if (rv.name in scaled) == jacobian],
+                    jacobian,
+                )
+            ]
             both = [
                 pt.add(*[entries.sum() for entries in [*found, pt.zeros(())]])
                 for found in (graphs, [pt.abs(graph) for graph in graphs])
@@ -60,7 +76,8 @@ class DeclaredDensity:
     def of_component(cls, model: Model, component: Component) -> "DeclaredDensity":
         """Make the density of all that labels, or what is integrated out, enter.
 
-        Apart are relevance, weights, and labels over weights that are drawn.
+        Apart are relevance, weights, and labels over weights that are drawn. What depends on labels
+        and is drawn by other steps, such as missing values, counts on the scale that these sample.
         """
         apart: set[str] = set()
         for clustering in component.clusterings:
@@ -70,7 +87,8 @@ class DeclaredDensity:
         apart |= {f"{name}_observed" for name in apart if f"{name}_unobserved" in apart}
         every = [a for clustering in component.clusterings for a in clustering.assignments]
         known = [f"{a.name}_observed" if a.drawn else a.name for a in every if a.known is not None]
-        return cls(model, [*component.collapsed, *known], apart)
+        others = {str(rv.name) for rv in model.free_RVs} - {*component.collapsed}
+        return cls(model, [*component.collapsed, *known], apart, others)
 
     def __call__(self, point: Mapping[str, NDArray]) -> float:
         """Evaluate the log of all of it at a point."""

@@ -241,6 +241,28 @@ def declared_with_names_like_missing_labels():
     return model
 
 
+def declared_with_effects_above_zero():
+    """Objects' own, drawn by NUTS as logs: their densities count on that scale."""
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", 1.0, 3)
+        cluster = pm.Categorical("cluster", weights, shape=6)
+        rate = pm.Gamma("rate", 2.0, 1.0, shape=4)
+        effect = pm.Gamma("effect", 4.0, rate[cluster], shape=6)
+        pm.Poisson("x", effect, observed=[0, 1, 3, 3, 8, 20])
+    return model
+
+
+def declared_with_times_left_out():
+    times = np.random.default_rng(0).weibull(1.5, size=(6, 2))
+    with pm.Model() as model:
+        weights = pm.StickBreakingWeights("weights", 1.0, 3)
+        cluster = pm.Categorical("cluster", weights, shape=6)
+        shape = pm.Uniform("shape", 0.5, 3.0, shape=4)
+        known = np.ma.masked_array(times, times > 1.2)
+        pm.Gamma("x", shape[cluster][:, None], 1.0, observed=known)
+    return model
+
+
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(
     "declared",
@@ -251,9 +273,11 @@ def declared_with_names_like_missing_labels():
         declared_far_from_zero,
         declared_with_large_counts,
         declared_with_names_like_missing_labels,
+        declared_with_effects_above_zero,
+        declared_with_times_left_out,
     ],
 )
-def test_what_floats_do_not_hold_is_no_other_model(declared):
+def test_no_model_is_taken_for_another_one(declared):
     quiet = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
     pmm.sample(8, tune=8, chains=1, model=declared(), random_seed=1, **quiet)
 
