@@ -210,8 +210,18 @@ class _Objects:
             np.arange(self.n) if rv is assignment else np.full(sizes[rv], -1)
             for rv in densities.factors
         ]
-        owner = np.concatenate(known)
-        self._owned = Owned(self._find(owner, points), self.n)
+        owner, start = self._find(np.concatenate(known), points), 0
+        for rv, shape in zip(densities.factors, shapes, strict=True):
+            entries = owner[start:][: prod(shape)]
+            start += prod(shape)
+            in_part = f"{str(rv.name).removesuffix('_observed')}_unobserved" in model
+            if shape[:1] == (self.n,) and not in_part:
+                _own_rows(entries, self.n)
+        if (owner < 0).any():
+            raise UnservedModelError(
+                f"{self.name!r}: there are data over it that no cluster tells anything of"
+            )
+        self._owned = Owned(owner, self.n)
 
     def _of_several(self) -> UnservedModelError:
         return UnservedModelError(
@@ -235,10 +245,6 @@ class _Objects:
                 owner >= 0
             ].all():
                 raise self._of_several()
-        if (owner < 0).any():
-            raise UnservedModelError(
-                f"{self.name!r}: there are data over it that no cluster tells anything of"
-            )
         return owner
 
     def _at(self, point: dict[str, NDArray], flag: int) -> dict[str, NDArray]:
@@ -272,6 +278,17 @@ class _Objects:
         """Name the objects."""
         dim, title = points.object_dim(self.name), self.name.removeprefix(PREFIX)
         return [f"{title}: {label}" for label in points.posterior[dim].to_numpy()]
+
+
+def _own_rows(owner: NDArray, n: int) -> None:
+    """Give entries that no label enters, such as zeros of a hurdle, to the objects of their rows.
+
+    `owner` (E,): whose the entries of a variable with `n` rows are, -1 of nobody. If all others are
+    of the object that has the number of their row, rows are of objects.
+    """
+    rows, known = np.repeat(np.arange(n), len(owner) // n), owner >= 0
+    if known.any() and np.array_equal(owner[known], rows[known]):
+        owner[:] = rows
 
 
 def _check_whole(model: Model, rv: RV) -> None:

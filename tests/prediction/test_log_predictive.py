@@ -54,6 +54,28 @@ def mixture():
     return tables, model, sampled(model, 40)
 
 
+@pytest.mark.parametrize("dims", [1, 2])
+def test_zeros_of_a_hurdle_are_of_the_objects_of_their_rows(dims):
+    """No label enters them, as all clusters have one share of zeros."""
+    amounts = np.array([[0.0, 1.3], [0.4, 0.2], [0.0, 0.0], [2.0, 0.0]])
+    amounts = amounts if dims == 2 else amounts[:, 0]
+    with pm.Model() as model:
+        weights, share = pm.Dirichlet("weights", np.ones(3)), pm.Beta("share", 2.0, 1.0)
+        rate = pm.Gamma("rate", 2.0, 2.0, shape=(3, 2)[:dims])
+        cluster = pm.Categorical("cluster", weights, shape=4)
+        pm.HurdleGamma("x", psi=share, alpha=2.0, beta=rate[cluster], observed=amounts)
+    idata = sampled(model)
+    found = pmm.log_predictive(idata, model, progressbar=False)["log_likelihood"]["objects"]
+    for chain, number in np.ndindex(found.shape[:2]):
+        draw = idata["posterior"].to_dataset().isel(chain=chain, draw=number)
+        w, psi, b = (draw[name].to_numpy() for name in ("weights", "share", "rate"))
+        x, b = amounts.reshape(4, 1, -1), b.reshape(3, -1)
+        positive = np.log(psi) + stats.gamma.logpdf(np.where(x > 0, x, 1.0), 2.0, scale=1.0 / b)
+        logs = np.where(x > 0, positive, np.log1p(-psi)).sum(axis=2)
+        expected = logsumexp(np.log(w) + logs, axis=1)
+        np.testing.assert_allclose(found[chain, number], expected, rtol=1e-9)
+
+
 def test_runs_that_were_put_together_are_thinned_together(mixture):
     """Numbers of draws that are there twice ended in an error of pandas."""
     _, model, idata = mixture
