@@ -31,6 +31,9 @@ _SEED = 20130713
 _RANDOM_CELLS, _MOST_RANDOM = 2**17, 64
 # PyMC has some constants in single precision.
 _CLOSE = 1e-7
+# Counts below minus this are larger ones of which bits were lost.
+_LARGE_COUNT = 1e6
+_WRAPPED = " (of whole numbers, PyMC keeps 32 bits: give larger ones as floats)"
 
 # From a point, labels and parameters of clusters to those of every cell, and what is known of it.
 CellReader = Callable[..., tuple[list[NDArray], NDArray]]
@@ -408,7 +411,10 @@ def _values(context: Context, own: Reading) -> NDArray[np.float64]:
         first = int(np.flatnonzero(~fine.reshape(n_cells, -1).all(axis=1))[0])
         place = np.argwhere(context.order(own.rv, own.object.shape) == first)[0].tolist()
         where = ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column"), place, strict=False))
-        raise Refusal(f"{name!r}, {where}: expected {expected}; found {found[first].tolist()}")
+        raise Refusal(
+            f"{name!r}, {where}: expected {expected}; found {found[first].tolist()}"
+            + (_WRAPPED if np.min(found[first]) < -_LARGE_COUNT else "")
+        )
     return values
 
 

@@ -545,7 +545,10 @@ def _cells(name: str, values: pd.Series, kind: str) -> np.ma.MaskedArray:
     right, what = {
         "number": (np.isfinite(cells), "finite numbers"),
         "positive": (np.isfinite(cells) & (cells > 0.0), "finite numbers above zero"),
-        "count": ((cells >= 0.0) & (cells == np.floor(cells)), "whole numbers, zero or more"),
+        "count": (
+            np.isfinite(cells) & (cells >= 0.0) & (cells == np.floor(cells)),
+            "whole numbers, zero or more",
+        ),
         "boolean": ((cells == 0.0) | (cells == 1.0), "True or False"),
     }[kind]
     bad = np.flatnonzero(~right & ~missing)
@@ -555,5 +558,5 @@ def _cells(name: str, values: pd.Series, kind: str) -> np.ma.MaskedArray:
             f"found {cells[bad[0]]:g}"
         )
     cells = np.where(missing, 1.0 if kind == "positive" else 0.0, cells)
-    whole = kind in ("count", "boolean")
-    return np.ma.array(cells.astype(np.int64) if whole else cells, mask=missing)
+    # Of counts given as whole numbers, PyMC keeps 32 bits.
+    return np.ma.array(cells.astype(np.int64) if kind == "boolean" else cells, mask=missing)

@@ -384,3 +384,12 @@ def test_what_is_refused_beside_what_is_not_takes_its_power_along():
     assert found["declared"].factors == ("few", "coarsened_few")
     assert found["columns"].parameters == ("rate_right",)
     assert "claims it" not in structure.notes["cluster"]
+
+
+def test_counts_of_which_pymc_loses_bits_are_refused_in_words():
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=3)
+        rate = pm.Gamma("rate", 1.0, 1.0, shape=2)
+        pm.Poisson("x", rate[cluster], observed=np.array([1, 2637841766, 4]))
+    with pytest.raises(pmm.UnservedModelError, match=r"found -1657125530.*give larger ones"):
+        pmm.steps(model)

@@ -107,6 +107,17 @@ def test_missing_values_of_nullable_dtypes(dtype, values, name):
     np.testing.assert_array_equal(model.rvs_to_values[observed].eval(), seen)
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_large_counts_are_what_they_are(missing):
+    """Of whole numbers PyMC keeps 32 bits: it was told of 3 where a table has 2^32 + 3."""
+    values = [7, 2**31, None if missing else 1, 2**32 + 3]
+    frame = pd.DataFrame({"bytes": pd.array(values, dtype="Int64")})
+    model = pmm.models.mixture(frame, n_clusters=2)
+    observed = model["table_count_observed" if missing else "table_count"]
+    seen = [value for value in values if value is not None]
+    assert model.rvs_to_values[observed].eval().ravel().tolist() == seen
+
+
 def test_integers_with_missing_values_are_what_the_other_table_has():
     frames = two_tables()
     frames["spring"]["visits"] = frames["spring"]["visits"].astype(float)
@@ -125,6 +136,7 @@ def test_integers_with_missing_values_are_what_the_other_table_has():
     [
         ({"visits": -1.0}, {"visits": "count"}, "row 'row 2', column 'visits'.*found -1"),
         ({"visits": 0.5}, {"visits": "count"}, "whole numbers, zero or more; found 0\\.5"),
+        ({"visits": np.inf}, {"visits": "count"}, "whole numbers, zero or more; found inf"),
         ({"height": np.inf}, {}, "column 'height': expected finite numbers; found inf"),
         ({"height": -2.0}, {"height": "positive"}, "above zero; found -2"),
         ({"height": 7.0}, {"height": "boolean"}, "True or False"),
