@@ -348,6 +348,8 @@ def check_draws(model: Model, *, seed: int = 0, n_draws: int = 4000) -> None:
     labels = state.labels(point)
     state.load(point, labels)
     every = [name for evidence in state.component.evidence for name in evidence.names]
+    if not every:
+        raise ValueError("model: expected parameters that are integrated out; found none")
     names = [name for name in every if model[name].dtype.startswith("float")]
     discrete = [name for name in every if name not in names]
     values = [model.rvs_to_values[model[name]] for name in names]

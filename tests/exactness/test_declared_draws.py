@@ -301,6 +301,20 @@ def test_rounding_of_large_counts_is_far_from_what_is_allowed(monkeypatch):
     assert max(ratios) < 0.3
 
 
+def test_new_data_are_looked_at_by_a_rounding_of_their_own():
+    small = np.random.default_rng(0).poisson(3.0, size=(300, 3))
+    with pm.Model() as model:
+        counts = pm.Data("counts", small)
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(4)), shape=300)
+        pm.Poisson("x", pm.Gamma("rate", 1.0, 1e-9, shape=(4, 3))[cluster], observed=counts)
+    steps = pmm.steps(model)
+    run(steps, model.initial_point(0), 2)
+    (before,) = {step._declared.rounding for step in steps}
+    counts.set_value(np.int32(10**8) * (1 + small.astype(np.int32)))
+    run(steps, model.initial_point(0), 2)
+    assert all(step._declared.rounding > 2.0 * before for step in steps)
+
+
 def test_angles_have_an_identity_of_their_own():
     """Half of these are next to where they wrap."""
     mean, kappa = 3.0, 1.5
