@@ -19,6 +19,8 @@ JOINT = "combinations"
 # Those that name an assignment's flags of relevance; and the set of clusters that a parameter has
 # along a dim (``clusters_of_<dim>``), or of one of which it is a parameter (``clusters_of``).
 FLAGS, ROWS_OF = "relevance", "clusters_of"
+# That of one whose clusters have been given other numbers in every draw.
+RENUMBERED = "renumbered"
 # What PyMC puts after the name of a variable for its missing values.
 MISSING = "_unobserved"
 # The label of irrelevant objects.

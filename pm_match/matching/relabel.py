@@ -14,6 +14,7 @@ from pm_match.matching.draws import (
     MISSING,
     PREFIX,
     RELEVANCE,
+    RENUMBERED,
     ROWS_OF,
     SAMPLE_DIMS,
     bare,
@@ -47,7 +48,8 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     of all domains of the set as possible keep their cluster. Variables with a dim of clusters
     (weights, latent vectors, deviations; densities along each of their axes) are permuted with the
     labels. The joint density of the draws is that of before, but for the prior of stick-breaking
-    weights, which is one of clusters in some order: relabelled weights are summaries.
+    weights, which is one of clusters in some order: relabelled weights are summaries, and `assign`
+    and whatever else integrates weights out takes the draws from before.
 
     Latent vectors and projections are only known up to a rotation of the latent space, which may
     differ from draw to draw. With `rotate` they are rotated to agree with the draw nearest to the
@@ -288,6 +290,7 @@ def _renumber(changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64]) 
             row[inside] = number[row[inside]]
         values = values.reshape(variable.shape)
         changed[name] = variable.copy(data=values).transpose(*changed[name].dims)
+        changed[name].attrs[RENUMBERED] = "as in an estimate"
 
 
 def _permute(changed, own, numbers, symmetric, sample_dims) -> None:

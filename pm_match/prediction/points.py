@@ -13,6 +13,7 @@ from pm_match.matching.draws import (
     MISSING,
     NOT_RECORDED,
     PREFIX,
+    RENUMBERED,
     SET,
     check_dims,
     draws_as_they_are,
@@ -45,9 +46,9 @@ class RecordedPoints:
 
     Raise `UnservedModelError` if no part of the model is one that the steps can serve; `KeyError`
     if the draws lack a variable; `ValueError` if a variable has another shape than the model's, or
-    other labels, there is no draw, or `num_draws` is less than 1; or if draws were sampled with
-    other data, unless `everything` is asked for. Where the labels of draws are in another order
-    than the model's, they are brought to that.
+    other labels, there is no draw, or `num_draws` is less than 1; or, unless `everything` is asked
+    for, if draws were sampled with other data, or their clusters have been renumbered. Where the
+    labels of draws are in another order than the model's, they are brought to that.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class RecordedPoints:
                 f"nothing to predict from in this model: {self.structure.explain()}."
             )
         draws = _as_in_model(draws_as_they_are(idata, group), model)
-        if not everything and isinstance(idata, xr.DataTree):
-            _check_data(idata, model)
+        if not everything:
+            _check_numbers(draws)
+            if isinstance(idata, xr.DataTree):
+                _check_data(idata, model)
         self.kept = _evenly_spaced(draws, sample_dims, num_draws)
         taken = draws.isel({sample_dims[-1]: self.kept})
         self.posterior = taken.assign(_known_labels(taken, model, self.structure, sample_dims))
@@ -150,6 +153,17 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
         missing = taken[name]
         taken[name] = missing.copy(data=values.reshape(*missing.shape[:-1], -1)[..., places])
     return taken
+
+
+def _check_numbers(draws: xr.Dataset) -> None:
+    """Refuse clusters that have been renumbered: weights have their prior by number."""
+    for name, variable in draws.data_vars.items():
+        if RENUMBERED in variable.attrs:
+            raise ValueError(
+                f"variable {name!r}: expected draws as they were sampled, as the prior of weights "
+                "is one of clusters in some order; found clusters that `relabel` has renumbered. "
+                "Give the draws from before"
+            )
 
 
 def _known_labels(

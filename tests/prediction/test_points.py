@@ -97,3 +97,19 @@ def test_labels_that_are_all_observed_need_no_draws():
     for name, values in given["prediction/free"].data_vars.items():
         xr.testing.assert_equal(found["prediction/free"][name], values)
     assert found["prediction/free"]["known"].to_numpy().tolist() == list("xyz")
+
+
+def test_clusters_that_were_renumbered_are_refused():
+    """Weights have their prior by number: new objects had other clusters than in the same draws."""
+    tables = pmm.datasets.synthetic(12, 6, 2, 2, random_seed=3)
+    model = pmm.models.projected_clusters(tables, n_factors=2, n_clusters=4, projection="normal")
+    idata = pmm.sample(9, tune=5, chains=1, random_seed=1, model=model, quiet=True)
+    named = pmm.relabel(idata, pmm.partition_estimate(idata))
+    with pytest.raises(ValueError, match=r"as they were sampled.*that `relabel` has renumbered"):
+        pmm.assign(named, model, {"a": np.zeros((1, 6))}, progressbar=False)
+    # Given weights, which go with their clusters, numbers say nothing.
+    told = [
+        pmm.log_predictive(draws, model, progressbar=False)["log_likelihood"]["objects"]
+        for draws in (idata, named)
+    ]
+    np.testing.assert_allclose(*told)
