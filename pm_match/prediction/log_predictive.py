@@ -15,7 +15,7 @@ from pm_match.matching.draws import PREFIX, SAMPLE_DIMS, needs_tree
 from pm_match.prediction.points import RecordedPoints
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import as_read
-from pm_match.reading.ancestry import RV, Ancestry, depends
+from pm_match.reading.ancestry import RV, Ancestry, depends, missing_part
 from pm_match.reading.coarsen import coarsenings
 from pm_match.reading.evidence import Evidence, Point
 from pm_match.reading.label_tables import LabelDensities
@@ -293,14 +293,11 @@ def _own_rows(owner: NDArray, n: int) -> None:
 
 def _check_whole(model: Model, rv: RV) -> None:
     """Refuse rows of several variables some of which are missing."""
-    name = str(rv.name)
     several = getattr(rv.owner.op, "ndim_supp", 0) > 0
-    if (
-        name.endswith("_observed")
-        and f"{name.removesuffix('_observed')}_unobserved" in model
-        and (several or type(rv.owner.op).__name__.startswith("PartialObserved"))
+    if missing_part(model, rv) is not None and (
+        several or type(rv.owner.op).__name__.startswith("PartialObserved")
     ):
         raise UnservedModelError(
-            f"{name.removesuffix('_observed')!r}: expected rows of variables that depend on each "
-            "other to have all values; found missing ones"
+            f"{str(rv.name).removesuffix('_observed')!r}: expected rows of variables that depend "
+            "on each other to have all values; found missing ones"
         )

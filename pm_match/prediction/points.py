@@ -21,6 +21,7 @@ from pm_match.matching.draws import (
 )
 from pm_match.matching.objects import order_of
 from pm_match.reading import read
+from pm_match.reading.ancestry import missing_part
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import (
     compiled,
@@ -30,9 +31,6 @@ from pm_match.reading.probe import (
     sampled_function,
     stand_in,
 )
-
-# What PyMC calls the observed values of a variable some of which are missing, after its name.
-_SEEN = "_observed"
 
 
 class RecordedPoints:
@@ -188,13 +186,15 @@ def _check_data(idata: xr.DataTree, model: Model) -> None:
     """Refuse a model of other data, observed or not, than those that draws were sampled with."""
     given = {rv.name: model.rvs_to_values[rv] for rv in model.observed_RVs}
     given |= {data.name: data for data in model.data_vars}
+    # Beside missing values, without labels, so that they may be in another order.
+    parts = {rv.name for rv in model.observed_RVs if missing_part(model, rv) is not None}
     for group in ("observed_data", "constant_data"):
         if group not in idata.children:
             continue
         kept = _as_in_model(idata[group].to_dataset(), model)
         for name in (name for name in given if name in kept):
             then, now = kept[name].to_numpy(), evaluate(given[name])
-            if name.endswith(_SEEN):  # without labels, so that they may be in another order
+            if name in parts:
                 then, now = np.sort(then, axis=None), np.sort(now, axis=None)
             if then.shape != now.shape or not np.allclose(then, now, rtol=1e-6, equal_nan=True):
                 raise ValueError(

@@ -59,14 +59,19 @@ def test_draws_of_other_data_tell_nothing_of_new_objects():
     """Labels are of the data: after `pm.set_data`, draws from before were put beside other data."""
     with pm.Model() as model:
         data, hours = pm.Data("data", [1.0, 2.0, 7.0, 9.0]), pm.Data("hours", 2.0)
-        label = pm.Categorical("cluster", [0.4, 0.6], shape=4)
+        odds = pm.Data("odds_observed", [0.4, 0.6])  # no part of a variable
+        label = pm.Categorical("cluster", odds, shape=4)
         rate = pm.Gamma("rate", 2.0, 0.5, shape=2)
         pm.Exponential("x", rate[label] * hours, observed=data)
     new = {"cluster": np.array([2.0])}
     idata = few_draws(model)
     found = pmm.assign(idata, model, new, progressbar=False)
-    before = {"data": [1.0, 2.0, 7.0, 9.0], "hours": 2.0}
-    for name, variable, other in (("data", "x", [1.0, 2.0, 7.0, 8.0]), ("hours", "hours", 3.0)):
+    before = {"data": [1.0, 2.0, 7.0, 9.0], "hours": 2.0, "odds_observed": [0.4, 0.6]}
+    for name, variable, other in (
+        ("data", "x", [1.0, 2.0, 7.0, 8.0]),
+        ("hours", "hours", 3.0),
+        ("odds_observed", "odds_observed", [0.6, 0.4]),
+    ):
         pm.set_data(before | {name: other}, model)
         for predict in (pmm.assign, pmm.impute):
             with pytest.raises(ValueError, match=f"'{variable}': expected the data that draws"):
