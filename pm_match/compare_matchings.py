@@ -210,10 +210,11 @@ def _log_units(first: str, reference: Model, name: str, model: Model) -> float:
     for variable, x in expected.items():
         unit = log_unit(x, found[variable])
         if unit is None:
+            few = x.shape == found[variable].shape and x.ndim == 2 and len(x) < x.shape[1] + 2
             raise ValueError(
                 f"models: expected the data of {variable!r} in {name!r} to be those in {first!r}, "
-                "or an affine map of them; found others (tables need the same columns, or as many "
-                "components)"
+                f"or an affine map of them; found others{', or too few rows to tell' * few} "
+                "(tables need the same columns, or as many components)"
             )
         total += unit
     return total
@@ -228,20 +229,22 @@ def log_unit(x: NDArray, y: NDArray) -> float | None:
     """Give the log of how much denser all rows of x are than those of y, an affine map of x.
 
     `x`, `y` (N, M). Return N log |det A| if y = x A + b, 0 if they are equal, and None if it is no
-    such map, or not told: of counts, of columns that depend on each other, unless each is mapped
-    alone, and of as few rows as columns.
+    such map, or not told: of counts, of columns that depend on each other, and where any y would
+    be one: of two rows if each column is mapped alone, of M + 1 otherwise.
     """
     if x.shape == y.shape and np.array_equal(x, y, equal_nan=x.dtype.kind == "f"):
         return 0.0
     if x.shape != y.shape or x.ndim != 2 or {x.dtype.kind, y.dtype.kind} != {"f"}:
         return None
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+    if len(x) < 3 or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
     (x, of_x), (y, of_y) = _in_units(x), _in_units(y)
     if not (of_x.all() and of_y.all()):
         return None
     a = np.diag((x * y).sum(axis=0))
     if not _maps(x, y, a):
+        if len(x) < len(a) + 2:
+            return None
         a = np.linalg.lstsq(x, y)[0]
         ranks = np.linalg.matrix_rank(x), np.linalg.matrix_rank(a)
         if min(ranks) < len(a) or not _maps(x, y, a):

@@ -47,6 +47,19 @@ def test_units_of_columns_that_depend_on_each_other_are_those_of_each():
         assert log_unit(x, other) is None
 
 
+def test_rows_that_any_map_fits_tell_none():
+    """Any two rows are those of a column in other units, and M + 1 an affine map of any others."""
+    rng = np.random.default_rng(2)
+    for rows, columns, told in ((2, 1, False), (2, 3, False), (3, 1, True), (4, 3, True)):
+        x = rng.normal(size=(rows, columns))
+        assert (log_unit(x, 2.0 * x + 1.0) is not None) == told
+        assert log_unit(x, x) == 0.0
+        assert log_unit(x, rng.normal(size=x.shape)) is None
+    for rows, told in ((4, False), (5, True)):
+        x, a = rng.normal(size=(rows, 3)), rng.normal(size=(3, 3))
+        assert (log_unit(x, x @ a) is not None) == told
+
+
 def test_probabilities_of_counts_have_no_unit():
     x = np.array([[1, 0], [2, 5], [0, 3]])
     assert log_unit(x, x.copy()) == 0.0
@@ -92,6 +105,9 @@ def test_different_data_are_refused():
         ValueError, match="expected the data of 'a' in 'other' to be those in 'one'"
     ):
         pmm.compare_matchings({"one": one, "other": other})
+    few = {f"{k}": pmm.models.table_clusters({"a": np.eye(2)[::k]}, 2) for k in (1, -1)}
+    with pytest.raises(ValueError, match="found others, or too few rows to tell"):
+        pmm.compare_matchings(few)
     alone = pmm.models.table_clusters({"a": tables["a"], "c": tables["b"]}, 2)
     with pytest.raises(
         ValueError, match=r"expected the same observed variables in .*; found 'b' in one"
