@@ -23,10 +23,10 @@ class InputError(ValueError):
 
 def read_cells(file: Path) -> pd.DataFrame:
     """Read all cells as stripped text: the header is row 0 and the index counts rows from 1."""
-    if file.suffix.lower() in _OTHERS:
+    if _uncompressed(file).suffix.lower() in _OTHERS:
         raise InputError(
             f"{file}: expected text with commas between cells (CSV); found a file that ends in "
-            f"{file.suffix!r}: read it with pandas, or save it as CSV"
+            f"{file.name.removeprefix(stem(file))!r}: read it with pandas, or save it as CSV"
         )
     try:
         cells = pd.read_csv(
@@ -101,7 +101,11 @@ def read_links(file: Path) -> pd.DataFrame:
 
 def stem(file: Path) -> str:
     """Give a file's name without what says its kind, and how it is compressed."""
-    return Path(file.stem if file.suffix.lower() in _COMPRESSED else file.name).stem
+    return _uncompressed(file).stem
+
+
+def _uncompressed(file: Path) -> Path:
+    return Path(file.stem) if file.suffix.lower() in _COMPRESSED else file
 
 
 def is_market(file: Path) -> bool:

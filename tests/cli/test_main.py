@@ -301,11 +301,12 @@ def refused(capsys, *argv):
     return capsys.readouterr().err
 
 
-def test_files_of_other_kinds_are_named(tmp_path, files, capsys):
-    bad = write(tmp_path / "bad.JSON", "{}")
+@pytest.mark.parametrize("ending", [".JSON", ".json.gz", ".pkl.xz"])
+def test_files_of_other_kinds_are_named(tmp_path, files, capsys, ending):
+    bad = write(tmp_path / f"bad{ending}", "{}")
     error = refused(capsys, files[0], bad)
     assert error.startswith(f"pm-match: error: {bad}: expected text with commas")
-    assert "found a file that ends in '.JSON': read it with pandas, or save it as CSV" in error
+    assert f"found a file that ends in {ending!r}: read it with pandas, or save it as CSV" in error
 
 
 @pytest.mark.parametrize(("text", "message"), BAD_FILES.values(), ids=BAD_FILES)
