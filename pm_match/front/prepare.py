@@ -28,7 +28,7 @@ from pm_match.checks import (
     warn,
 )
 from pm_match.find_matching import find_matching
-from pm_match.front.cells import read_links, stem, without_blanks
+from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import (
     LEFT_OUT,
     USES,
@@ -44,6 +44,7 @@ from pm_match.models.mixture import may_be_correlated
 from pm_match.networks.data import Network
 from pm_match.progress import searching_for
 from pm_match.starts import initial_points
+from pm_match.tables.blanks import without_blanks
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
 from pm_match.tables.order import in_order
 from pm_match.tables.standardise import standardise as scaled

@@ -32,6 +32,7 @@ from pm_match.models.declare import (
     warn_of_levels,
 )
 from pm_match.reading.coarsen import coarsen
+from pm_match.tables.blanks import without_blanks
 from pm_match.tables.domains import as_labels
 
 _PARAMETERS = {
@@ -81,7 +82,8 @@ def mixture(
     Parameters
     ----------
     tables : DataFrame or mapping of str to DataFrame
-        Objects by columns; a single table is called ``"table"``. Missing values are integrated out.
+        Objects by columns; a single table is called ``"table"``. Missing values, and text that is
+        empty or spaces alone, are integrated out.
     n_clusters : int, default 25
         Truncation of the stick-breaking: the most clusters there can be. For other `weights`, the
         number of clusters.
@@ -468,7 +470,7 @@ def _groups(frames, kinds, owners) -> list[_Group]:
     for (kind, names, _), columns in groups.items():
         categories: list[Any] = []
         if kind == "category":
-            own = {name: _plain(frames[name][columns[0]]) for name in names}
+            own = {name: _plain(without_blanks(frames[name][columns[0]])) for name in names}
             categories = _categories(list(own.values()))
             values = {name: _codes(name, cells, categories) for name, cells in own.items()}
         else:
@@ -534,6 +536,7 @@ def _codes(name: str, values: pd.Series, categories: list[Any]) -> np.ma.MaskedA
 
 def _cells(name: str, values: pd.Series, kind: str) -> np.ma.MaskedArray:
     """Read a column that is no category (N,), and check it."""
+    values = without_blanks(values)
     missing = values.isna().to_numpy(bool)
     try:
         cells: NDArray = values.to_numpy(np.float64, na_value=0.0)

@@ -225,6 +225,18 @@ def test_text_of_any_dtype_is_of_categories(dtype):
     assert [rv.name for rv in pmm.models.mixture(frame).free_RVs][-1] == "table_town_unobserved"
 
 
+@pytest.mark.parametrize("dtype", [object, "string", "category"])
+def test_blank_text_is_a_missing_value(dtype):
+    frame = pd.DataFrame({"town": pd.Series(["u", "", "w", "  ", "u"], dtype=dtype)})
+    model = pmm.models.mixture(frame)
+    assert list(model.coords["category_town"]) == ["u", "w"]
+    seen = model.rvs_to_values[model["table_town_observed"]]
+    assert seen.eval().tolist() == [0, 1, 0]
+    if dtype != "category":
+        told = pmm.models.mixture(frame.replace({"u": "2", "w": "7"}), columns={"town": "count"})
+        assert told.rvs_to_values[told["table_count_observed"]].eval().tolist() == [2, 7, 2]
+
+
 def test_bad_tables_are_refused():
     frame, _ = table(20, 0)
     with pytest.raises(TypeError, match="expected a DataFrame, or a mapping"):
