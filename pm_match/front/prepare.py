@@ -419,6 +419,7 @@ def prepare(
     links : mapping, DataFrame, file or sequence of mappings and DataFrames, optional
         Objects known to share a cluster: a DataFrame, or a CSV file, with a column of labels for
         each domain, one row a link; or from domains to positions (whole numbers) or labels (text).
+        Where no two domains have objects of one label, a list of tuples of labels will do.
         Domains of networks are called ``<network>_<type>``, or by the network's name if there is
         one type.
     cannot_link : optional
@@ -532,13 +533,15 @@ def prepare(
         tables, looked = _look_at_tables(given, titles, ids, dict(columns or {}))
         found = PreparedData("tables", tables, titles, looked, options=options)
         found.ids.update({name: own for name, own in ids.items() if own is not None})
+    axes = found.axis_titles()
+    objects = {axes[name]: labels for name, labels in _objects_of(found).items()}
     for what, given_pairs, kept in (
         ("links", links, found.links),
         ("cannot_link", cannot_link, found.cannot_link),
     ):
         if isinstance(given_pairs, str | PathLike):
             given_pairs = read_links(Path(given_pairs))
-        for one in link_sets(given_pairs, what):
+        for one in link_sets(given_pairs, what, objects):
             kept.append({_assignment(found, what, key): own for key, own in one.items()})
     found.clusters.update(_known(found, "clusters", clusters))
     _set_classes(found, classes)

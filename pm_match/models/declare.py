@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -130,28 +131,70 @@ def check_all_positive(**values: Any) -> None:
         check_positive(name, value)
 
 
-def link_sets(links: Any, what: str = "links") -> list[Mapping[str, Any]]:
+def link_sets(
+    links: Any, what: str = "links", objects: Mapping[str, Iterable[Any]] | None = None
+) -> list[Mapping[str, Any]]:
     """Give links as a list of mappings: there may be none, one or several.
 
     Each is from names to positions (whole numbers) or labels (text) of objects, the k-th of which
     are linked, or from one name to groups of these. In a DataFrame a column is a name, and a row
-    holds the labels of linked objects, NaN where it links none of that name. So it is with what
-    cannot be linked; messages call it `what`.
+    holds the labels of linked objects, NaN where it links none of that name. Where `objects`, the
+    labels by name, are given, tuples and lists are labels that one object each has. So it is with
+    what cannot be linked; messages call it `what`.
     """
     if links is None:
         return []
-    kinds = (Mapping, pd.DataFrame)
-    found = [links] if isinstance(links, kinds) else links
-    if not isinstance(found, Sequence) or not all(isinstance(one, kinds) for one in found):
-        raise TypeError(
-            f"{what}: expected a mapping from names to positions or labels, a DataFrame with a "
-            "column of labels for each name, or a sequence of such; "
-            f"found an object of type {type(links).__name__}"
-        )
+    alone = isinstance(links, Mapping | pd.DataFrame) or not isinstance(links, Sequence)
+    sets: list[Mapping[str, Any]] = []
+    groups: list[Sequence[Any]] = []
+    for one in [links] if alone else links:
+        if isinstance(one, pd.DataFrame):
+            sets += _by_names(one, what)
+        elif isinstance(one, Mapping):
+            sets.append(one)
+        elif isinstance(one, tuple | list) and objects is not None:
+            groups.append(one)
+        else:
+            raise TypeError(
+                f"{what}: expected a mapping from names to positions or labels, such as "
+                "{'a': [3, 7], 'b': [5, 0]}, a DataFrame with a column of labels for each name, or "
+                f"a sequence of such; found {type_name(one)}"
+            )
+    return sets + _by_labels(groups, what, objects or {})
+
+
+def _by_labels(
+    groups: Sequence[Sequence[Any]], what: str, objects: Mapping[str, Iterable[Any]]
+) -> list[dict[str, Any]]:
+    """Give groups of labels as mappings, one for each pair of names that has any."""
+    having: dict[str, list[str]] = {}
+    for name, labels in objects.items():
+        for label in labels:
+            having.setdefault(label_text(label), []).append(name)
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for group in groups:
+        if len(group) < 2:
+            raise ValueError(f"{what}: expected labels of at least two objects; found {group!r}")
+        for label in map(label_text, group):
+            there = having.get(label, [])
+            if not there:
+                raise ValueError(
+                    f"{what}: no domain has an object {label!r}{did_you_mean(label, having)}"
+                )
+            if len(there) > 1:
+                form = f"{{{', '.join(f'{name!r}: […]' for name in there[:2])}}}"
+                raise ValueError(
+                    f"{what}: expected a label of one domain alone; found {label!r} in "
+                    f"{' and '.join(map(repr, there))}: say which by {form}"
+                )
+        for pair in combinations(map(label_text, group), 2):
+            names = having[pair[0]][0], having[pair[1]][0]
+            found.setdefault(names, []).append(pair)
     return [
-        own
-        for one in found
-        for own in (_by_names(one, what) if isinstance(one, pd.DataFrame) else [one])
+        {names[0]: pairs}
+        if names[0] == names[1]
+        else {name: list(own) for name, own in zip(names, zip(*pairs, strict=True), strict=True)}
+        for names, pairs in found.items()
     ]
 
 

@@ -74,6 +74,35 @@ def test_blank_text_is_missing_as_empty_cells_of_files_are(dtype):
     assert codes.tolist() == [1, -1, 0, -1, -1, 1]
 
 
+@pytest.mark.parametrize("what", ["links", "cannot_link"])
+def test_labels_of_one_domain_alone_tell_which(what):
+    tables = {
+        name: numbers("uv", 6).set_axis([f"{name[0]}{i}" for i in range(6)])
+        for name in ("north side", "south")
+    }
+    model = pmm.prepare(tables, **{what: [("s3", "n1"), ["n4", "s0", "n5"]]}).declare()
+    pairs = set()
+    for potential in model.potentials:
+        _, assignments, positions = read_pairs(potential)
+        sides = [
+            [f"{variable.name.removeprefix('cluster_')[0]}{k}" for k in own]
+            for variable, own in zip(assignments, positions, strict=True)
+        ]
+        pairs |= set(map(frozenset, zip(*sides, strict=True)))
+    expected = [("n1", "s3"), ("n4", "s0"), ("n5", "s0"), ("n4", "n5")]
+    assert pairs == set(map(frozenset, expected))
+    for given, message in (
+        ([("n1", "s33")], "no domain has an object 's33'; did you mean 's3'"),
+        ([("n1",)], r"at least two objects; found \('n1',\)"),
+        (("n1", "s3"), "a DataFrame with a column of labels .*; found an object of type str"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"{what}: .*{message}"):
+            pmm.prepare(tables, **{what: given})
+    unnamed = {name: own.reset_index(drop=True) for name, own in tables.items()}
+    with pytest.raises(ValueError, match="found '3' in 'north side' and 'south': say which by"):
+        pmm.prepare(unnamed, **{what: [(3, 4)]})
+
+
 def test_whole_numbers_that_vary_less_than_counts_are_codes():
     rng = np.random.default_rng(0)
 
