@@ -32,7 +32,6 @@ from pm_match.matching import (
 from pm_match.matching.draws import PREFIX, assignment_pairs, full_name, set_title, titled
 from pm_match.matching.reported import reported
 from pm_match.matching.verdict import verdict
-from pm_match.plots.labels import are_few
 from pm_match.prediction.assign import assign
 from pm_match.prediction.impute import impute
 from pm_match.progress import saying, silent
@@ -342,14 +341,14 @@ class MatchResult:
         return pd.concat(tables, ignore_index=True)
 
     def plot(self) -> Any:
-        """Draw the match probabilities of all pairs of domains, or if they are many, the clusters.
+        """Draw the match probabilities of all pairs of domains; of one domain alone, the clusters.
 
         Returns
         -------
         Figure
         """
         pairs = assignment_pairs(self.kept)
-        if pairs and are_few(self.labels, pairs):
+        if pairs:
             return plots.plot_match_matrix(self.shown, labels=self.shown_labels)
         return plots.plot_alluvial(self.shown_labels)
 

@@ -18,10 +18,11 @@ from pm_match.checks import check_count, identifier
 from pm_match.matching import match_probability
 from pm_match.matching.draws import PREFIX, assignment_pairs, titled
 from pm_match.plots.canvas import no_figure_left
-from pm_match.plots.labels import are_few
 from pm_match.report.csv import write_csv
 
 _TOP = 10
+# Pairs of objects above which their matrices are not written.
+_MOST_PAIRS = 4_000_000
 # Bytes of a file's name that all file systems take, and letters that are kept of a longer one.
 _LONGEST, _KEPT = 200, 40
 _FIGURES = ("alluvial", "networks", "match_probability", "clusters", "trace", "log_joint")
@@ -68,9 +69,10 @@ def write(result: Any, folder: Path, top: int | None = None, force: bool = False
 
 
 def _whole(result: Any) -> bool:
-    """Whether all pairs of objects are written and drawn: of tables, unless these are large."""
-    pairs = assignment_pairs(result.kept, alone=True)
-    return result.prepared.kind == "tables" and are_few(result.labels, pairs)
+    """Whether all pairs of objects are written: of tables, unless these are large."""
+    labels, pairs = result.labels, assignment_pairs(result.kept, alone=True)
+    n_pairs = sum(labels[a].size * labels[b].size for a, b in pairs)
+    return result.prepared.kind == "tables" and n_pairs <= _MOST_PAIRS
 
 
 def _old_matches(folder: Path) -> Iterator[str]:
@@ -143,8 +145,7 @@ def _figures(result: Any) -> Iterator[tuple[str, Any]]:
             own = titled(result.labels, sides)
             yield "networks", plots.plot_networks(own, drawable, types=prepared.options["types"])
     else:
-        if _whole(result):
-            yield "match_probability", plots.plot_match_matrix(result.shown, labels=labels)
+        yield "match_probability", plots.plot_match_matrix(result.shown, labels=labels)
         if drawable is not None:
             yield "clusters", plots.plot_clusters(labels, drawable)
     if result.idata["posterior"].sizes["draw"] > 1:

@@ -13,9 +13,6 @@ from pm_match.matching.objects import in_order, objects_of
 from pm_match.plots.canvas import MOST_LABELS, drawn_names
 from pm_match.tables.domains import Domain
 
-# Pairs of objects above which matrices of them are neither built nor drawn.
-_MOST_PAIRS = 4_000_000
-
 
 def labels_by_domain(
     labels: xr.Dataset | Mapping[str, Any], domains: Mapping[str, Any]
@@ -98,25 +95,6 @@ def names_of(variable: Any) -> list[str] | None:
         return None
     index = variable.indexes.get(variable.dims[-1])
     return None if index is None else drawn_names(index)
-
-
-def by_match(probability: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> list[np.ndarray]:
-    """Order the objects of both sides by cluster, and within one by how sure their matches are.
-
-    `probability` (N, M): of sharing a cluster; `rows`, `columns` (N,), (M,): labels. Irrelevant
-    objects, whose label is negative, come last.
-    """
-    same = (rows[:, None] == columns) & (columns >= 0)
-    orders = []
-    for axis, own in ((1, rows), (0, columns)):
-        certainty = (probability * same).sum(axis=axis) / same.sum(axis=axis).clip(1)
-        orders.append(np.lexsort((-certainty, own, own < 0)))
-    return orders
-
-
-def are_few(labels: xr.Dataset, pairs: Iterable[tuple[str, str]]) -> bool:
-    """Whether matrices of all objects of some pairs of assignments can be drawn."""
-    return sum(labels[a].size * labels[b].size for a, b in pairs) <= _MOST_PAIRS
 
 
 def by_size(vectors: Iterable[np.ndarray]) -> list[Any]:

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from pm_match.matching import match_probability, partition_estimate
+from pm_match.matching import partition_estimate
 from pm_match.matching.draws import PREFIX, assignment_pairs
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.match_probability import read_pair
+from pm_match.matching.ordered_pairs import ordered_pairs
 from pm_match.matching.set_draws import full_names, read_sets
 from pm_match.plots.canvas import as_they_are, counted, drawn_titles, mark_clusters, panels, pyplot
-from pm_match.plots.labels import by_match, names_of
+from pm_match.plots.labels import names_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# Rows and columns of a panel, each the mean of as many objects as there have to be.
+_MOST = 800
 
 
 def plot_match_matrix(
@@ -49,7 +53,8 @@ def plot_match_matrix(
     -------
     Figure
         One panel a pair: objects of the one domain by objects of the other, with borders between
-        the clusters and the clusters' numbers on the axes; up to 40 objects are named.
+        the clusters and the clusters' numbers on the axes; up to 40 objects are named. Of more
+        than 800, neighbours are averaged.
 
     Raises
     ------
@@ -58,8 +63,6 @@ def plot_match_matrix(
     ValueError
         If only one of `a` and `b` is given, their clusters are of different sets, or labels do not
         fit.
-    MemoryError
-        As `pm_match.match_probability`, before anything is estimated.
 
     Examples
     --------
@@ -89,26 +92,31 @@ def plot_match_matrix(
             found |= draws.split(given_labels(labels, draws))
     # Pairs that cannot be compared are refused before the estimate, which takes its time.
     for pair in pairs:
-        read_pair(idata, *pair, group, sample_dims)
+        read_pair(idata, *pair, group, sample_dims, whole=False)
     if labels is None:
         found = partition_estimate(idata, **options)
 
-    n_columns = min(len(pairs), 3)
-    size = 0.9 + 3.9 * n_columns, 0.5 + 3.9 * -(-len(pairs) // n_columns)
-    figure, axes = panels(len(pairs), n_columns, figsize=figsize or size)
+    abreast = min(len(pairs), 3)
+    size = 0.9 + 3.9 * abreast, 0.5 + 3.9 * -(-len(pairs) // abreast)
+    figure, axes = panels(len(pairs), abreast, figsize=figsize or size)
     titles = drawn_titles(own.removeprefix(PREFIX) for pair in pairs for own in pair)
     for axis, (first, second) in zip(axes.flat, pairs, strict=False):
-        probability = match_probability(idata, first, second, **options).to_numpy()
-        rows, columns = found[first].to_numpy(), found[second].to_numpy()
-        row_order, column_order = by_match(probability, rows, columns)
+        (row_order, column_order), edges, means = ordered_pairs(
+            idata, first, second, found, _MOST, **options
+        )
+        n_rows, n_columns = len(row_order), len(column_order)
+        # All runs are as long as the first, but for the last, which ends beyond the panel.
+        height, width = (len(own) * own[1] - own[1] - 0.5 for own in edges)
         image = axis.imshow(
-            probability[row_order][:, column_order],
+            means,
             cmap="Blues",
             vmin=0,
             vmax=1,
             aspect="auto",
             interpolation="nearest",
+            extent=(-0.5, width, height, -0.5),
         )
+        axis.set(xlim=(-0.5, n_columns - 0.5), ylim=(n_rows - 0.5, -0.5))
         for side, variable, order, line in (
             (axis.yaxis, found[first], row_order, axis.axhline),
             (axis.xaxis, found[second], column_order, axis.axvline),
@@ -116,8 +124,8 @@ def plot_match_matrix(
             mark_clusters(side, variable.to_numpy()[order], line, names_of(variable[order]))
         axis.set_label(f"{first} {second}")
         one, other = (titles[own.removeprefix(PREFIX)] for own in (first, second))
-        axis.set_ylabel(f"{one}: {counted(len(rows), 'object')}, by cluster")
-        axis.set_xlabel(f"{other}: {counted(len(columns), 'object')}, by cluster")
+        axis.set_ylabel(f"{one}: {counted(n_rows, 'object')}, by cluster")
+        axis.set_xlabel(f"{other}: {counted(n_columns, 'object')}, by cluster")
     figure.colorbar(image, ax=figure.axes, label="P(same cluster)", shrink=0.8, pad=0.02)
     figure.suptitle(
         "Objects of one domain in the same cluster"

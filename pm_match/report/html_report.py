@@ -44,10 +44,10 @@ from pm_match.matching.reported import reported
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
 from pm_match.plots.canvas import counted, no_figure_left, pyplot
-from pm_match.plots.labels import are_few, by_size, known_as
+from pm_match.plots.labels import by_size, known_as
 from pm_match.plots.network_labels import types_of
 from pm_match.report.csv import with_text_names, write_csv
-from pm_match.report.page_data import packed, page_data
+from pm_match.report.page_data import has_matrices, packed, page_data
 from pm_match.report.profiles import Feature, ObjectRows, digits, profile, rows_of
 
 # Clusters that are described, and features that each is described by in a domain.
@@ -219,7 +219,6 @@ class _Page:
     def __post_init__(self):
         self.clusters, self.objects = match_summary(self.idata, self.labels, **self.options)
         self.pairs = assignment_pairs(self.idata, self.options["group"])
-        self.draw_all = are_few(self.labels, self.pairs)
 
     def data(self) -> dict[str, Any]:
         """Collect what the script shows."""
@@ -229,7 +228,6 @@ class _Page:
             self.objects,
             self.pairs,
             self.rows,
-            self.draw_all,
             self.options,
         )
 
@@ -339,14 +337,14 @@ class _Page:
         if not self.pairs:
             yield _note("There is only one domain.")
             return
-        if self.draw_all:
+        if has_matrices(self.labels, self.pairs):
             yield '<div id="matrices"></div>'
             yield _note(
                 "Objects are ordered by cluster. The stronger the colour, the likelier the two "
                 "share one. Point at a cell to read it; click it to compare the two objects."
             )
         else:
-            yield _note("There are too many pairs of objects to draw.")
+            yield _note("There are too many objects to draw.")
         yield _note("The three most likely partners of every object, by pair of domains:")
         for a, b in self.pairs:
             first, second = (name.removeprefix(PREFIX) for name in (a, b))

@@ -14,7 +14,7 @@ import xarray as xr
 
 from pm_match.matching import match_probability
 from pm_match.matching.draws import PREFIX, read_draws
-from pm_match.plots.labels import by_match
+from pm_match.matching.ordered_pairs import ordered_pairs
 from pm_match.report.profiles import ObjectRows
 
 # Partners listed of an object in a domain, if there is room for so many; all together at most.
@@ -29,14 +29,13 @@ def page_data(
     objects: pd.DataFrame,
     pairs: Sequence[tuple[str, str]],
     rows: Mapping[str, ObjectRows],
-    draw_all: bool,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Collect what the script shows, as JSON has it.
 
     `idata`, `labels`: the draws, and the partition that is reported; `objects`: of their
     `match_summary`; `pairs`: the pairs of assignments whose clusters are of one set; `rows`: of
-    `rows_of`; `draw_all`: whether matrices are shown; `options`: what summaries are given.
+    `rows_of`; `options`: what summaries are given.
     """
     names = list(dict.fromkeys(objects["domain"]))
     number = {name: k for k, name in enumerate(names)}
@@ -63,15 +62,14 @@ def page_data(
     dims = {draws[name].dims[-1] for pair in pairs for name in pair}
     draws = draws.assign_coords({dim: np.arange(draws.sizes[dim]) for dim in dims})
     listed, matrices = [], []
-    lists = sum(labels[a].size + labels[b].size for a, b in pairs)
-    top = max(1, min(_PARTNERS, _MOST_PARTNERS // max(lists, 1)))
+    top = max(1, min(_PARTNERS, _MOST_PARTNERS // max(_listed(labels, pairs), 1)))
     side = max(1, int(np.sqrt(_MOST_CELLS / max(len(pairs), 1))))
     for k, (a, b) in enumerate(pairs):
         there, chance = _partners(draws, a, b, top, options)
         back, _ = _partners(draws, b, a, top, options)
         one, other = (number[name.removeprefix(PREFIX)] for name in (a, b))
         listed.append({"a": one, "b": other, "chance": round(chance, 4), "ab": there, "ba": back})
-        if draw_all:
+        if has_matrices(labels, pairs):
             matrices.append({"pair": k, **_matrix(draws, labels, a, b, side, options)})
     shown = objects.dropna(axis="columns", how="all").rename(
         columns={f"partners_{name}": f"partners in {name}" for name in names}
@@ -90,6 +88,15 @@ def page_data(
         },
         "place": [[k, i] for k, own in enumerate(domains) for i in range(len(own["objects"]))],
     }
+
+
+def has_matrices(labels: xr.Dataset, pairs: Sequence[tuple[str, str]]) -> bool:
+    """Whether match matrices are shown, whose objects the page then lists pair by pair."""
+    return _listed(labels, pairs) <= _MOST_PARTNERS
+
+
+def _listed(labels: xr.Dataset, pairs: Sequence[tuple[str, str]]) -> int:
+    return sum(labels[a].size + labels[b].size for a, b in pairs)
 
 
 def packed(value: Any) -> str:
@@ -111,18 +118,11 @@ def _partners(draws, a, b, top, options) -> tuple[list[list[list[float]]], float
 
 def _matrix(draws, labels, a, b, side, options) -> dict[str, Any]:
     """Give match probabilities in per cent, ordered by cluster; of many objects, means of runs."""
-    values = match_probability(draws, a, b, **options).to_numpy()
-    rows, columns = labels[a].to_numpy(), labels[b].to_numpy()
-    orders = by_match(values, rows, columns)
-    edges = [np.linspace(0, n, min(n, side) + 1).astype(int) for n in values.shape]
-    ordered = values[np.ix_(*orders)]
-    for axis in (0, 1):
-        sums = np.add.reduceat(ordered, edges[axis][:-1], axis=axis)
-        ordered = sums / np.expand_dims(np.diff(edges[axis]), 1 - axis)
+    orders, edges, means = ordered_pairs(draws, a, b, labels, side, **options)
     return {
         "order": [order.tolist() for order in orders],
         "edges": [edge.tolist() for edge in edges],
-        "code": packed(np.round(100 * ordered).astype(np.uint8).tobytes()),
+        "code": packed(np.round(100 * means).astype(np.uint8).tobytes()),
     }
 
 

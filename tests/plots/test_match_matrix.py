@@ -47,9 +47,6 @@ def test_what_cannot_be_drawn_is_refused_before_labels_are_estimated(idata, monk
     posterior["cluster_a"].attrs["clusters"] = "documents"
     with pytest.raises(ValueError, match="expected clusters of one set; found those of 'doc"):
         plots.plot_match_matrix(posterior, "a", "b")
-    monkeypatch.setenv("PM_MATCH_MEMORY", str(29 * 30 * 8 / 2**30))
-    with pytest.raises(MemoryError, match="30 x 30"):
-        plots.plot_match_matrix(idata, "a", "b")
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match="figures need matplotlib"):
         plots.plot_match_matrix(idata)
@@ -64,6 +61,25 @@ def test_domains_and_labels_may_be_called_by_name(idata):
         for own in (labels, by_domain)
     ]
     assert all((own == shown[0]).all() for own in shown)
+
+
+def test_of_many_objects_neighbours_are_averaged(idata, monkeypatch):
+    whole = panels(plots.plot_match_matrix(idata, "a", "b"))[0]
+    monkeypatch.setattr(match_matrix, "_MOST", 8)  # runs of 4 of 30
+    monkeypatch.setenv("PM_MATCH_MEMORY", str(29 * 30 * 8 / 2**30))  # no matrix of all pairs
+    figure = plots.plot_match_matrix(idata, "a", "b")
+    (axis,) = panels(figure)
+    shown, every = axis.images[0].get_array(), whole.images[0].get_array()
+    assert shown.shape == (8, 8)
+    np.testing.assert_allclose(shown[1, 7], every[4:8, 28:].mean())
+    # Borders and names are where they were, and so is the picture.
+    assert axis.images[0].get_extent() == [-0.5, 31.5, 31.5, -0.5]
+    for one in (figure, whole.figure):
+        one.canvas.draw()
+    assert (axis.get_xlim(), axis.get_ylim()) == (whole.get_xlim(), whole.get_ylim())
+    assert [own.get_xydata().tolist() for own in axis.lines] == [
+        own.get_xydata().tolist() for own in whole.lines
+    ]
 
 
 def test_match_matrix_pairs_clusters_of_one_set_and_puts_irrelevant_objects_last(idata):
