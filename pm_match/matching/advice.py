@@ -35,13 +35,15 @@ def convergence_advice(
     chains: pd.DataFrame,
     n_draws: int,
     high: pd.Series,
+    unbounded: list[str],
 ) -> list[str]:
     """Say whether the chains agree.
 
-    `chains`: as in `Diagnosis`; `high`: what `not_agreed` gives, as of the other parameters.
+    `chains`: as in `Diagnosis`; `high`: what `not_agreed` gives, as of the other parameters;
+    `unbounded`: what is said of chains whose density has no bound, which no other is below.
     """
     n_chains = len(chains)
-    found = []
+    found = list(unbounded)
     if n_chains == 1:
         found.append(
             "There is only one chain, so nothing tells whether it found the posterior. Compare "
@@ -52,7 +54,8 @@ def convergence_advice(
             f"The number of samples, {n_draws} a chain, is too small to check convergence "
             f"reliably: take {FEW_DRAWS} or more."
         )
-    found += _on_groups(chains)
+    if not unbounded:
+        found += _on_groups(chains)
     if n_draws < FEW_DRAWS:
         return found
     if len(high):

@@ -17,6 +17,7 @@ from pm_match.matching.landmarks import landmark_counts
 from pm_match.matching.mixing import mixing, worst_of
 from pm_match.matching.set_draws import names_of, read_sets
 from pm_match.matching.traces import choose_pairs, pair_name, pair_traces, partition_traces
+from pm_match.matching.unbounded import unbounded
 
 _MOVES = (
     "moved",
@@ -50,7 +51,8 @@ def diagnose(
     the partition is that of the landmarks.
 
     Chains whose co-clustering probabilities differ by more than their own halves lead one to expect
-    have found different matchings. They are listed by group, with their log joints.
+    have found different matchings. They are listed by group, with their log joints. Chains that
+    end where a cluster has equal values, and a scale next to zero, are pointed out.
 
     Time and memory grow with objects times draws; no matrix of pairs is built.
 
@@ -185,13 +187,16 @@ def diagnose(
             chains[move] = stats[move].mean(axis=1)
     filled = _filled(posterior, sets if counts is None else [], stats, sample_dims)
     high = not_agreed(table, worst, shape[1])
+    endless = (
+        unbounded(idata, posterior, sets, names.tolist(), sample_dims) if counts is None else []
+    )
     return Diagnosis(
         table,
         chains,
         pd.DataFrame(distance, index=chains.index, columns=chains.index),
         filled,
         list(high.index),
-        convergence_advice(table, worst, chains, shape[1], high),
+        convergence_advice(table, worst, chains, shape[1], high, endless),
         truncation_advice(filled),
     )
 

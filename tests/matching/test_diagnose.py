@@ -353,3 +353,48 @@ def test_few_full_draws_are_not_told():
         filled = (np.arange(full.size) < number).astype(float).reshape(full.shape)
         idata["sample_stats"]["filled"] = full.copy(data=filled)
         assert bool(pmm.diagnose(idata).truncation) is told
+
+
+def test_equal_values_without_spread_are_no_best_matching():
+    """Chain 1 is far above chain 0, as it has a cluster of equal values whose scale goes to 0."""
+    x = np.array([[1.0, 0.3], [2.0, 0.3], [4.0, 0.3], [5.0, 1.0], [7.0, 2.0], [9.0, 0.1]])
+    labels = np.array([[0, 0, 0, 0, 2, 2], [2, 2, 2, 0, 0, 0]])
+    scale = np.ones((2, 100, 4, 2))
+    scale[1, :, 2, 1] = 1e-30
+    weights = np.tile([0.5, 1e-40, 0.5, 1e-30], (2, 100, 1))  # small where there are no objects
+
+    def advice(scale, x, labels=labels, **more):
+        posterior = {
+            "cluster_a": (("chain", "draw", "a"), np.tile(labels[:, None], (1, 100, 1))),
+            "scale": (("chain", "draw", "k", "column"), scale),
+            "weights": (("chain", "draw", "k"), weights),
+        }
+        stats = {"log_joint": (("chain", "draw"), np.tile([[0.0], [999.0]], (1, 100)))}
+        tree = {
+            "posterior": xr.Dataset(posterior | more),
+            "sample_stats": xr.Dataset(stats),
+            "observed_data": xr.Dataset({"y": (("row", "column"), x)}),
+        }
+        return pmm.diagnose(xr.DataTree.from_dict(tree)).convergence
+
+    said = advice(scale, x)
+    assert said[0].startswith(
+        "Chain 1: 'scale' of cluster 2 is 1e-30, as 3 values of 'y' are 0.3. The density of equal "
+        "values has no bound"
+    )
+    assert not any("best_chain" in own for own in said)
+    flags = np.ones((2, 100, 6), int)
+    flags[..., 2] = 0
+    relevant = {"relevance_a": (("chain", "draw", "a"), flags)}
+    assert "as 2 values of 'y'" in advice(scale, x, **relevant)[0]
+    # Nothing of this, and the best chain is recommended.
+    differ = x + np.arange(6)[:, None]
+    for own in (
+        advice(np.maximum(scale, 1e-3), x),  # a scale that is only small
+        advice(scale, differ),
+        advice(scale, x.astype(int)),  # counts
+        advice(scale, x, labels[[0, 0]] + [[0], [1]]),  # of a cluster that has no objects
+        advice(np.where(scale < 1.0, 0.0, -scale), x),  # means
+    ):
+        assert not any("no bound" in said for said in own)
+    assert any("best_chain" in own for own in advice(scale, differ))
