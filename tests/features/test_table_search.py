@@ -7,6 +7,7 @@ from pm_match.features.parts import Features
 from pm_match.features.search import tables
 from pm_match.features.search.match_shapes import common_shape, match_shapes
 from pm_match.features.search.mixture_path import mixture_path
+from pm_match.numerics.polar import polar_factor
 from pm_match.reading import read
 from pm_match.search.chain import Chain
 from pm_match.starts import Search
@@ -132,6 +133,40 @@ def test_judge_prefers_the_truth(truth, model):
     # The point that is kept is of the labels that were judged.
     chain.point = best.point
     assert (chain.labels(0)[0] == best.labels[0]).all()
+
+
+def test_proposals_begin_with_projections_of_their_own_labels(model, monkeypatch):
+    chain = chain_of(model, 0)
+    features = chain.components[0].of(Features)[0]
+    values = [d.data.values for d in features.domains]
+    where = chain.components[0].clusterings[0].slices
+    begun = {}
+
+    def climb(chain, number, maximiser, proposal, steps):
+        begun.setdefault(id(proposal), (proposal.labels[0], proposal.point))
+        proposal.value = 0.0
+
+    monkeypatch.setattr(tables, "_climb", climb)
+    proposals = tables.propose(chain, 0, features, np.random.default_rng(0))
+    tables.judged(chain, 0, features, proposals)
+    found, expected = [], []
+    for labels, point in (begun[id(own)] for own in proposals):
+        means, sizes = [], []
+        for domain, x in zip(features.domains, values, strict=True):
+            own = labels[where[domain.assignment]]
+            used = np.unique(labels)
+            sizes.append(np.array([(own == k).sum() for k in used], float))
+            means.append(np.array([x[own == k].sum(axis=0) for k in used]))
+            means[-1] /= np.maximum(sizes[-1], 1.0)[:, None]
+        # Axes have no sign of their own.
+        projections = common_shape(means, sizes, features.n_factors)[1]
+        a, b = (w / np.linalg.norm(w, 2) for w in projections)
+        expected.append(a @ b.T)
+        a, b = (polar_factor(point[f"orientation_{name}"]) for name in "ab")
+        found.append(a @ b.T)
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    # Those of others differ.
+    assert sum(np.abs(found[0] - own).max() > 0.1 for own in found) > len(found) / 2
 
 
 def test_names_are_in_the_order_that_the_prior_likes(model):
