@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ _WIDE = 100.0
 _MOST_CATEGORIES, _MOST_WORDS = 30, 4
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
 # Numbers with decimal commas, thousands apart, or a unit that goes before or after them.
-_NUMBER = re.compile(r"([€$£]\s*)?[+-]?\d+([.,]\d{3})*([.,]\d+)?(\s*[€$£%])?")
+_NUMBER = re.compile(r"([€$£]\s*)?[+-]?\d+([.,'’\s]\d{3})*([.,]\d+)?(\s*[€$£%])?")
 _ID = re.compile(r"(?i)(.*[_ .-])?(id|ids|key|uuid|guid|sku|ean|isbn|nr|no|index|unnamed.*)")
 # From so many rows on, 1, 2, 3, … is no coincidence.
 _LEAST_COUNTED = 8
@@ -119,7 +119,7 @@ def _no_texts(name: Any, seen: pd.Series) -> tuple[str, str]:
     if isinstance(other, timedelta):
         return "durations", _instead(name, f"pd.to_timedelta(frame[{name!r}]).dt.total_seconds()")
     if isinstance(other, date | time | pd.Period):
-        return "dates or times", _dates(name)
+        return "dates or times", _dates(name, seen)
     texts = [value for value in seen if isinstance(value, str)]
     if texts and isinstance(other, Number):
         what = f"numbers and text, for example {plain(other)!r} and {texts[0]!r}"
@@ -157,7 +157,7 @@ def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) 
             _categories_or_missing(name),
         )
     if seen.str.match(_DATE).all():
-        _refuse(where, name, f"dates as text ({seen.iloc[0]!r})", _dates(name))
+        _refuse(where, name, f"dates as text ({seen.iloc[0]!r})", _dates(name, seen))
     if distinct == len(seen):
         return Column(LEFT_OUT, _offer(name, "text"), warn=True)
     words = sum(len(text.split()) for text in seen) / len(seen)
@@ -183,9 +183,24 @@ def _offer(name: Any, what: str) -> str:
     return f"a {what} of its own for every object; if it names them, say id={name!r}"
 
 
-def _dates(name: Any) -> str:
-    days = f"(pd.to_datetime(frame[{name!r}]) - pd.Timestamp(2000, 1, 1)).dt.days"
-    return _instead(name, f"days since one day for all tables: {days}")
+def _dates(name: Any, seen: pd.Series) -> str:
+    """Say how to make a number of dates, of periods, or of times of the day."""
+    column, one = f"frame[{name!r}]", seen.iloc[0]
+    if isinstance(one, time):
+        return _instead(name, f"pd.to_timedelta({column}.astype(str)).dt.total_seconds()")
+    if isinstance(one, pd.Period):
+        column = f"{column}.dt.to_timestamp()"
+    options, zone, hint = "", "", ""
+    parts = seen.astype(str).str.extract(r"^(\d+)([./])(\d+)").dropna()
+    if len(parts):
+        day_first, month_first = (bool((parts[k].astype(int) > 12).any()) for k in (0, 2))
+        options = "" if month_first else ", dayfirst=True"
+        if not day_first and not month_first and parts[1].iloc[0] == "/":
+            hint = "; leave dayfirst if months come first"
+    elif isinstance(one, str | datetime) and pd.Timestamp(one).tz is not None:
+        options, zone = ", utc=True", ', tz="UTC"'
+    days = f"(pd.to_datetime({column}{options}) - pd.Timestamp(2000, 1, 1{zone})).dt.days"
+    return _instead(name, f"days since one day for all tables: {days}{hint}")
 
 
 def _instead(name: Any, number: str) -> str:

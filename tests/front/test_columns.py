@@ -1,6 +1,6 @@
 """What a column is taken for, and what is refused, with the remedy."""
 
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 
 import numpy as np
@@ -118,6 +118,7 @@ REFUSED = {
     "decimal commas": ([f"{i % 7},5" for i in range(N)], "numbers as text, for example '0,5'. Wri"),
     "currencies": ([f"€ 1,{i % 7}00.50" for i in range(N)], r"numbers as text, .* '€ 1,000.50'"),
     "shares": ([f"{i % 7}%" for i in range(N)], "numbers as text, for example '0%'"),
+    "thousands apart": ([f"{i} 000,5" for i in range(N)], "numbers as text, for example '0 000,5'"),
     "some numbers": (
         [*map(str, range(N - 1)), "high"],
         "numbers and text, for example 'high' in row 39",
@@ -142,13 +143,40 @@ REFUSED = {
 }
 
 
-def test_dates_are_counted_from_one_day_in_all_tables():
+DAYS = pd.Series(pd.date_range("2000-02-01", periods=N))
+DATES = {
+    "iso": DAYS.dt.strftime("%Y-%m-%d"),
+    "days first": DAYS.dt.strftime("%d.%m.%Y"),
+    "days first, undecided": DAYS[:9].dt.strftime("%d.%m.%y"),
+    "days first, slashes": DAYS.dt.strftime("%d/%m/%Y"),
+    "months first": DAYS.dt.strftime("%m/%d/%Y"),
+    "dates": DAYS.dt.date,
+    "times": DAYS,
+    "zone": DAYS.dt.tz_localize("UTC"),
+    "zone as text": DAYS.dt.strftime("%Y-%m-%dT%H:%MZ"),
+    "periods": DAYS.dt.to_period("D"),
+}
+
+
+@pytest.mark.parametrize("case", DATES)
+def test_dates_are_counted_from_one_day_in_all_tables(case):
     """From the first of each table, they would not be comparable."""
+    values = DATES[case]
     with pytest.raises(TypeError, match="one day for all tables") as refused:
-        look(["2024-01-02", "2024-03-04"] * 20)
+        look(values)
     remedy = str(refused.value).partition("tables: ")[2].partition(") or a category")[0]
-    frame = pd.DataFrame({"x": ["2000-01-01", "2000-02-01"]})
-    assert eval(remedy, {"pd": pd, "frame": frame}).tolist() == [0, 31]
+    found = eval(remedy, {"pd": pd, "frame": pd.DataFrame({"x": values})})
+    assert found.tolist() == list(range(31, 31 + len(values)))
+
+
+def test_what_dates_and_times_mean_is_asked_where_it_is_not_told():
+    with pytest.raises(TypeError, match=r"dayfirst=True.*; leave dayfirst if months come first"):
+        look(DAYS[:9].dt.strftime("%d/%m/%Y"))
+    frame = pd.DataFrame({"x": [time(1, 0, k) for k in range(9)]})
+    with pytest.raises(TypeError, match=r"dates or times\. Make a number of it") as refused:
+        look(frame["x"])
+    remedy = str(refused.value).partition("of it (")[2].partition(") or a category")[0]
+    assert eval(remedy, {"pd": pd, "frame": frame}).tolist() == list(range(3600, 3609))
 
 
 @pytest.mark.parametrize("case", REFUSED)
