@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pm_match.checks import is_count, no_such
+from pm_match.checks import is_count, no_such, warn
 from pm_match.front.cells import InputError, is_market, whole_numbers
 from pm_match.front.files import NetworkFile, read_network_file
 from pm_match.networks.data import Network, as_network, cell_name, default_types
@@ -39,8 +39,9 @@ def look_at_networks(
         options.get(option) for option in ("one_mode", "symmetric", "self_loops")
     )
     n_axes = 2 if one_mode else len(types or (1, 2))
+    symmetric = bool(options.get("symmetric"))
     read = {
-        name: _named(_read(name, network, columns, n_axes, notes), n_axes, one_mode)
+        name: _named(_read(name, network, columns, n_axes, symmetric, notes), n_axes, one_mode)
         for name, network in given.items()
     }
     headers = {name: own.header for name, own in read.items() if own.header}
@@ -73,12 +74,14 @@ def look_at_networks(
             network = replace(network, labels=labels)
         networks[name] = network
     options["family"] = family or _family(networks, read, notes)
+    if "symmetric" not in options and (one_mode or not types):
+        _warn_of_mirrors(networks, one_mode)
     if not types:
         options["types"] = _types(read, networks, one_mode)
     return networks, options, notes
 
 
-def _read(name, network, columns, n_axes, notes) -> NetworkFile:
+def _read(name, network, columns, n_axes, symmetric, notes) -> NetworkFile:
     """Read a network of any form; edges that have no values get them."""
     if isinstance(network, str | PathLike):
         read = read_network_file(Path(network), n_axes)
@@ -88,15 +91,53 @@ def _read(name, network, columns, n_axes, notes) -> NetworkFile:
         read = _of_graph(name, network)
     else:
         return NetworkFile(None, network)
-    if not read.header or read.cells.shape[1] > n_axes:
+    if not read.header:
+        return read
+    if symmetric:
+        read = _undirected(name, read, notes)
+    if read.cells.shape[1] > n_axes:
         return read
     ends = list(read.cells.columns)
     counts = read.cells.groupby(ends, sort=False, dropna=False).size()
     twice = int((counts > 1).sum())
     if twice:
-        notes.append(f"{name}: {twice} edges are listed several times, and counted.")
+        notes.append(f"{name}: edges that are listed several times are counted ({twice}).")
     cells = counts.rename("the value").reset_index().astype({"the value": np.float64})
     return replace(read, cells=cells)
+
+
+def _undirected(name: str, read: NetworkFile, notes: list[str]) -> NetworkFile:
+    """Take edges once that are all listed in both directions; some that are will be refused."""
+    first, second, *values = read.cells.columns
+    codes, _ = pd.factorize(pd.concat([read.cells[first], read.cells[second]]))
+    a, b = codes.reshape(2, -1)
+    forth = np.column_stack([a, b, *(pd.factorize(read.cells[own])[0] for own in values)])
+    back = forth[:, [1, 0, *range(2, forth.shape[1])]]
+    if not _same_rows(forth, back):
+        return read
+    notes.append(f"{name}: all edges are listed in both directions, and taken once.")
+    return replace(read, cells=read.cells[a <= b])
+
+
+def _same_rows(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays (N, M) have the same rows, in any order."""
+    a, b = (own[np.lexsort(own.T)] for own in (one, other))
+    return np.array_equal(a, b)
+
+
+def _warn_of_mirrors(networks: Mapping[str, Network], one_mode: bool) -> None:
+    """Warn where every edge of all networks is there in both directions, with one value."""
+    for own in networks.values():
+        if len(own.shape) != 2 or not own.labels[0].equals(own.labels[1]):
+            return
+        cells = np.column_stack([own.index, own.values])
+        if not len(cells) or not _same_rows(cells, cells[:, [1, 0, 2]]):
+            return
+    taken = "edges have a direction" if one_mode else "rows and columns are different objects"
+    warn(
+        f"networks: every edge is there in both directions, and counts twice, as if {taken}; if "
+        "edges have none, say symmetric=True"
+    )
 
 
 def _named(read: NetworkFile, n_axes: int, one_mode: bool) -> NetworkFile:

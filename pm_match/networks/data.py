@@ -565,7 +565,12 @@ def _distinct(kind, index, values, shape, labels):
         raise ValueError(
             f"{kind.where}: expected each cell once; found {cell_name(labels, cell)} more than once"
             + (f" (and {more} other repetitions)" if more else "")
-            + (", counting (i, j) and (j, i) as one cell" if kind.symmetric else "")
+            + (
+                ", counting (i, j) and (j, i) as one cell: list each once, or leave out "
+                "symmetric=True"
+                if kind.symmetric
+                else ""
+            )
         )
     return index[order], values[order]
 

@@ -516,7 +516,42 @@ class TestNetworks:
         found = pmm.prepare({"a": many}, columns=["boss", "clerk"])
         assert found.options["family"] == "poisson"
         assert found.data["a"].values.tolist() == [2, 1]
-        assert "a: 1 edges are listed several times, and counted." in found.notes
+        assert "a: edges that are listed several times are counted (1)." in found.notes
+
+    @pytest.mark.parametrize("values", [{}, {"calls": [1, 2, 3, 4, 5] * 2}])
+    def test_edges_without_direction_may_be_listed_in_both(self, values):
+        once = edges(("x", "u"), ("u", "v"), ("v", "x"), ("v", "w"), ("w", "x"))
+        both = pd.concat([once, once.set_axis(["clerk", "boss"], axis=1)]).assign(**values)
+        asked = {"types": "person", "symmetric": True}
+        found = pmm.prepare({"a": both}, **asked)
+        same = pmm.prepare({"a": both[:5]}, **asked)
+        for own in ("index", "values"):
+            assert (getattr(found.data["a"], own) == getattr(same.data["a"], own)).all()
+        assert "a: all edges are listed in both directions, and taken once." in found.notes
+        with pytest.raises(ValueError, match="list each once, or leave out symmetric=True"):
+            pmm.prepare({"a": both[:9]}, **asked)
+
+    def test_edges_that_are_there_in_both_directions_may_have_none(self):
+        m = np.triu(RNG.random((9, 9)) < 0.4, 1)
+        m[0, 1] = True
+        matrix = sparse.csr_array((m | m.T).astype(float))
+        one = {"types": "person"}
+        with pytest.warns(UserWarning, match="as if edges have a direction; .* symmetric=True"):
+            pmm.prepare({"a": matrix, "b": matrix}, **one)
+        with pytest.warns(UserWarning, match="as if rows and columns are different objects"):
+            pmm.prepare({"a": matrix})
+        directed = matrix.copy()
+        directed[0, 1] = 0.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for data, options in (
+                ({"a": matrix}, {"types": ["boss", "clerk"]}),
+                ({"a": matrix}, one | {"symmetric": False}),
+                ({"a": matrix}, one | {"symmetric": True}),
+                ({"a": matrix, "b": directed}, one),
+                ({"a": matrix[:8]}, {}),
+            ):
+                pmm.prepare(data, **options)
 
     def test_whether_both_ends_are_the_same_people_is_asked(self):
         same = edges(("ann", "bob"), ("bob", "cy"))
