@@ -13,8 +13,11 @@ _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 # Endings of compressed files, which pandas reads.
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 # Endings of files that are no text with commas.
-_OTHERS = (".parquet", ".feather", ".xlsx", ".xls", ".ods", ".json", ".pkl", ".h5", ".h5ad", ".nc")
-MISSING = ["", "NA", "N/A", "NaN", "nan"]
+_OTHERS = (
+    *(".parquet", ".feather", ".xlsx", ".xls", ".ods", ".json", ".pkl", ".npy", ".h5", ".h5ad"),
+    ".nc",
+)
+MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null"]
 
 
 class InputError(ValueError):
@@ -29,34 +32,53 @@ def read_cells(file: Path) -> pd.DataFrame:
             f"{file.name.removeprefix(stem(file))!r}: read it with pandas, or save it as CSV"
         )
     try:
-        cells = pd.read_csv(
-            file,
-            header=None,
-            dtype=str,
-            keep_default_na=False,
-            na_filter=False,
-            encoding="utf-8-sig",
-            skipinitialspace=True,
-        )
+        cells = _all_cells(file)
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{file}: expected a header line; found an empty file") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{file}: expected text in UTF-8; found other bytes ({error.reason})"
+            f"{file}: expected text in UTF-8; found other bytes ({error.reason}): save it as UTF-8"
         ) from error
     except pd.errors.ParserError as error:
+        first = _all_cells(file, nrows=1)
+        _check_commas(file, first)
         detail = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        expected = "as many cells in every row as in the header"
-        if not detail.startswith("Expected") or detail.startswith("Expected 1 "):
-            expected = "cells separated by commas"
-        raise InputError(f"{file}: expected {expected}; found another row ({detail})") from error
+        found = f"only {first.iloc[0, 0]!r} there, and " if first.shape[1] == 1 else ""
+        raise InputError(
+            f"{file}: expected as many cells in every row as in the header; found {found}another "
+            f"row ({detail})"
+        ) from error
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
     # A row that is too short ends in NaN; the cells it lacks are missing values.
     cells = cells.fillna("").apply(lambda column: column.str.strip())
-    if cells.shape[1] == 1 and any(mark in cells.iloc[0, 0] for mark in ";\t"):
-        raise InputError(f"{file}: expected cells separated by commas; found {cells.iloc[0, 0]!r}")
-    return cells
+    _check_commas(file, cells)
+    # Commas at the end of all lines are no columns.
+    return cells.loc[:, : np.flatnonzero((cells != "").any()).max(initial=0)]
+
+
+def _all_cells(file: Path, nrows: int | None = None) -> pd.DataFrame:
+    return pd.read_csv(
+        file,
+        header=None,
+        dtype=str,
+        keep_default_na=False,
+        na_filter=False,
+        encoding="utf-8-sig",
+        skipinitialspace=True,
+        nrows=nrows,
+    )
+
+
+def _check_commas(file: Path, cells: pd.DataFrame) -> None:
+    """Refuse cells that are separated by other marks, so that a header has one alone."""
+    header = str(cells.iloc[0, 0])
+    mark = next((own for own in ";\t|" if own in header), None)
+    if cells.shape[1] == 1 and mark is not None:
+        raise InputError(
+            f"{file}: expected cells separated by commas; found {header!r}: save it with commas, "
+            f"or read it with pandas (sep={mark!r})"
+        )
 
 
 def numbers(column: pd.Series) -> pd.Series:

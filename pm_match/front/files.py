@@ -31,7 +31,7 @@ def read_table_file(
 
     The first column has the objects' labels if its header is empty, or if it is text and differs in
     every row; otherwise objects are numbered from 1. Other columns are numbers if all their cells
-    are, and text otherwise; empty cells (also NA, N/A and NaN) are missing. Columns that are
+    are, and text otherwise; empty cells, and others in `MISSING`, are missing. Columns that are
     `known`, from another file or by their use, have no labels. Those in `text` are text, whatever
     their cells. Labels, also those in the column `id`, are text unless all are whole numbers
     without zeros before them.

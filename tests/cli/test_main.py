@@ -20,6 +20,7 @@ import pm_match as pmm
 from pm_match import __main__ as cli
 from pm_match import datasets
 from pm_match.cli.arguments import arguments_of, as_options, make_parser
+from pm_match.front.cells import InputError
 from pm_match.front.files import read_table_file
 from pm_match.front.new_objects import as_the_model_takes_them
 from pm_match.front.prepare import prepare
@@ -238,7 +239,13 @@ def test_links_are_grouped_by_the_domains_that_they_link(tmp_path, files):
 
 
 BAD_FILES = {
-    "decimal commas": ("id;u\np;1,5\nq;2,5\n", "expected cells separated by commas"),
+    "decimal commas": (
+        "id;u\np;1,5\nq;2,5\n",
+        "expected cells separated by commas; found 'id;u': save it with commas, or read it with "
+        "pandas (sep=';')",
+    ),
+    "bars": ("id|u\np|1\nq|2\n", "found 'id|u': save it with commas"),
+    "a remark": ("# of May\nu,v\n1,2\n", "found only '# of May' there, and another row (Expec"),
     "text": (
         ",u,v\np,1,2\nq,3,high\n",
         "found numbers and text, for example 'high' in row 'q'",
@@ -286,6 +293,16 @@ def test_warnings_are_said_as_errors_are(tmp_path):
     first, *_, error = found.stderr.splitlines()
     assert first.startswith("pm-match: warning: domain 'one': 'v' (left out: one value only (1))")
     assert error.startswith("pm-match: error: ")
+
+
+def test_commas_at_the_end_of_lines_are_no_columns(tmp_path):
+    table = read_table_file(write(tmp_path / "a.csv", "u,v,,\n2,NULL,,\n3,1,,\n4,#N/A,,\n"))
+    assert table.columns.tolist() == ["u", "v"]
+    assert table["v"].isna().tolist() == [True, False, True]
+    with pytest.raises(InputError, match="column number 2: expected its name"):
+        read_table_file(write(tmp_path / "a.csv", "u,,\n2,1,\n3,1,\n"))
+    with pytest.raises(InputError, match="expected"):
+        read_table_file(write(tmp_path / "a.csv", ",,\n,,\n"))
 
 
 def test_a_category_may_be_called_as_its_column(tmp_path):
