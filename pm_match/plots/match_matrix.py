@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Rows and columns of a panel, each the mean of as many objects as there have to be.
 _MOST = 800
+# Letters of what an axis shows, for one line, and pairs of domains whose objects are named.
+_LONGEST, _NAMED = 40, 6
 
 
 def plot_match_matrix(
@@ -53,8 +55,8 @@ def plot_match_matrix(
     -------
     Figure
         One panel a pair: objects of the one domain by objects of the other, with borders between
-        the clusters and the clusters' numbers on the axes; up to 40 objects are named. Of more
-        than 800, neighbours are averaged.
+        the clusters and the clusters' numbers on the axes; up to 40 objects are named, of up to
+        six pairs. Of more than 800 objects, neighbours are averaged.
 
     Raises
     ------
@@ -121,11 +123,16 @@ def plot_match_matrix(
             (axis.yaxis, found[first], row_order, axis.axhline),
             (axis.xaxis, found[second], column_order, axis.axvline),
         ):
-            mark_clusters(side, variable.to_numpy()[order], line, names_of(variable[order]))
+            own = names_of(variable[order]) if len(pairs) <= _NAMED else None
+            mark_clusters(side, variable.to_numpy()[order], line, own)
         axis.set_label(f"{first} {second}")
-        one, other = (titles[own.removeprefix(PREFIX)] for own in (first, second))
-        axis.set_ylabel(f"{one}: {counted(n_rows, 'object')}, by cluster")
-        axis.set_xlabel(f"{other}: {counted(n_columns, 'object')}, by cluster")
+        for put, name, n in (
+            (axis.set_ylabel, first, n_rows),
+            (axis.set_xlabel, second, n_columns),
+        ):
+            said = f"{titles[name.removeprefix(PREFIX)]}: {counted(n, 'object')}, by cluster"
+            # Longer ones would not fit.
+            put(said if len(said) <= _LONGEST else said.replace(": ", ":\n"))
     figure.colorbar(image, ax=figure.axes, label="P(same cluster)", shrink=0.8, pad=0.02)
     figure.suptitle(
         "Objects of one domain in the same cluster"

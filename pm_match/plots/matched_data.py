@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BORDER = "black"
+# Inches that a letter of an object's name takes.
+_LETTER = 0.055
 
 
 def plot_matched_data(
@@ -99,7 +101,12 @@ def plot_matched_data(
     edges = np.concatenate([[0], np.cumsum(heights / heights.sum())])
 
     widths = widths_of([table.n_features for table in tables.values()], 0.2, 2.0, 5, 11)
-    size = 1.2 + sum(widths) + 0.9 * len(tables), 5.4
+    names = {
+        name: drawn_names(table.objects) if table.n_objects <= MOST_LABELS else []
+        for name, table in tables.items()
+    }
+    letters = sum(max(map(len, own), default=0) for own in names.values())
+    size = 1.2 + sum(widths) + 0.9 * len(tables) + _LETTER * letters, 5.4
     figure, axes = panels(len(tables), figsize=figsize or size, width_ratios=widths)
     style: dict[str, Any] = {
         "cmap": centred(),
@@ -136,8 +143,8 @@ def plot_matched_data(
         axis.set_yticks([])
         kept = np.isfinite(places)
         room = np.diff(np.sort(places[kept]), prepend=-1).min() if kept.any() else 0
-        if kept.sum() <= MOST_LABELS and room > 0.8 / MOST_LABELS:
-            mark_objects(axis.yaxis, places[kept], drawn_names(table.objects[kept]))
+        if names[name] and room > 0.8 / MOST_LABELS:
+            mark_objects(axis.yaxis, places[kept], [names[name][k] for k in np.flatnonzero(kept)])
     axes[0, 0].set_ylabel("objects, by cluster")
     figure.colorbar(
         image,

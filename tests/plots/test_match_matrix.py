@@ -82,6 +82,28 @@ def test_of_many_objects_neighbours_are_averaged(idata, monkeypatch):
     ]
 
 
+def test_objects_of_many_pairs_have_no_names(idata, monkeypatch):
+    posterior = idata["posterior"].to_dataset()
+    named = posterior.assign_coords(a_object=[f"a{i}" for i in range(30)])
+
+    def marks():
+        axes = panels(plots.plot_match_matrix(named))
+        return [own.get_text() for axis in axes for own in axis.get_yticklabels()]
+
+    assert "a0" in marks()
+    monkeypatch.setattr(match_matrix, "_NAMED", 2)
+    assert set(marks()) <= set("01234")
+
+
+def test_what_is_too_long_for_an_axis_has_two_lines(idata):
+    posterior = idata["posterior"].to_dataset()
+    name = "cluster_" + "long_" * 5
+    long = posterior.rename({"cluster_a": name})
+    (axis,) = panels(plots.plot_match_matrix(long, name, "cluster_b"))
+    assert axis.get_ylabel().endswith(":\n30 objects, by cluster")
+    assert "\n" not in axis.get_xlabel()
+
+
 def test_match_matrix_pairs_clusters_of_one_set_and_puts_irrelevant_objects_last(idata):
     posterior = idata["posterior"].to_dataset()
     relevance = np.ones((2, 20, 30), dtype=int)

@@ -1,4 +1,8 @@
+import itertools
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -77,3 +81,22 @@ def test_values_about_a_mean_keep_their_order_in_grey_and_their_sign_in_colour()
     assert (blue_less_red[:8] > 0.1).all()
     assert (blue_less_red[13:] < -0.08).all()
     np.testing.assert_allclose(colours[10], colours[10, 0], atol=0.01)
+
+
+def test_names_of_objects_have_room_beside_panels_of_many_domains():
+    names = [f"domain {k}" for k in range(12)]
+    tables = {
+        name: pd.DataFrame(
+            np.random.default_rng(0).normal(size=(15, 4)), [f"{name} object {i}" for i in range(15)]
+        )
+        for name in names
+    }
+    labels = {name: np.arange(15) % 4 for name in names}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = plots.plot_matched_data(labels, tables)
+        figure.canvas.draw()
+    shown = sorted(panels(figure), key=lambda axis: axis.get_position().x0)
+    for one, other in itertools.pairwise(shown):
+        names = [own.get_window_extent() for own in other.get_yticklabels()]
+        assert min(own.x0 for own in names) > one.get_window_extent().x1
