@@ -62,7 +62,7 @@ def _spans(sizes: pd.DataFrame, n_domains: int) -> str:
         return f"{_count(n, 'cluster')}"
     whole = int((sizes > 0).all(axis=1).sum()) if sizes.shape[1] == n_domains else 0
     which = "both domains" if n_domains == 2 else f"all {n_domains} domains"
-    return f"{whole} of {_count(n, 'cluster')} {'spans' if n == 1 else 'span'} {which}"
+    return f"{whole} of {_count(n, 'cluster')} {'spans' if 1 in (n, whole) else 'span'} {which}"
 
 
 def _sure(own: pd.DataFrame, inside: pd.DataFrame, one_draw: bool) -> str:

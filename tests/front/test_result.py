@@ -143,6 +143,13 @@ def test_clusters_of_one_domain_and_objects_alone():
         "3 of 5 clusters span both domains; 19 of 21 objects are sure, 2 alone in a cluster."
     )
 
+    def together(name):
+        labels = np.zeros_like(sure(name))
+        labels[:, -1] = 1 if name == "a" else 2
+        return labels
+
+    assert drawn([together, together]).verdict()[0].startswith("1 of 3 clusters spans both")
+
 
 def test_clusters_of_one_object_are_shown_in_one_row():
     def apart(name):
