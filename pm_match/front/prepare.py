@@ -427,8 +427,8 @@ def prepare(
         of objects no two of which share one.
     clusters : mapping, optional
         Clusters that are known already within domains: from domains, of networks from
-        ``<network>_<type>``, to a label for every object (missing where it is not known; a Series
-        or DataArray is matched by its index, unless that is 0, 1, 2, … and names no object).
+        ``<network>_<type>``, to a label for every object (missing where it is not known; a dict,
+        Series or DataArray is matched by its keys, unless they are 0, 1, 2, … and name no object).
     whole : bool, default True
         Whether these clusters are kept whole. Otherwise chains start from the best correspondence
         of them (`PreparedData.starts`), and objects may leave them.

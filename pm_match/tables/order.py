@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -12,13 +13,15 @@ from pm_match.tables.domains import as_labels
 
 
 def in_order(where: str, given: Any, objects: Any, partial: bool = False) -> Any:
-    """Bring values to the order of the objects that their index, or coords, name.
+    """Bring values to the order of the objects that their index, coords, or keys name.
 
     `objects` (N,): their labels. Values without labels, and those that are only numbered where no
     number names an object, are in that order already. `partial`: whether values may lack objects,
     of which they are then missing. If not, labels that are none of those of objects which are only
     numbered say nothing either. Raise `ValueError` if labels are those of other objects.
     """
+    if isinstance(given, Mapping):
+        given = pd.Series(given)
     if isinstance(given, xr.DataArray) and given.ndim == 1:
         given = given.to_series() if given.dims[0] in given.indexes else given.to_numpy()
     if not isinstance(given, pd.Series):

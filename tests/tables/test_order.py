@@ -15,6 +15,7 @@ GIVEN = pd.Series([1, 2, 3], list("abc"))
     ("given", "objects", "expected"),
     [
         (GIVEN, OBJECTS, [3, 1, 2]),
+        (GIVEN.to_dict(), OBJECTS, [3, 1, 2]),
         (GIVEN.rename_axis("o").to_xarray(), OBJECTS, [3, 1, 2]),
         (GIVEN.to_numpy(), OBJECTS, [1, 2, 3]),
         (GIVEN.reset_index(drop=True), OBJECTS, [1, 2, 3]),
