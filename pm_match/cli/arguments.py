@@ -124,6 +124,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="pm-match",
+        usage="%(prog)s [options] FILE [FILE ...]",  # all of them take a screen
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

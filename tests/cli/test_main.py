@@ -318,6 +318,14 @@ def refused(capsys, *argv):
     return capsys.readouterr().err
 
 
+def test_what_is_wrong_is_not_lost_among_all_options(capsys):
+    usage, error = refused(capsys, "a.csv", "--draws", "0").splitlines()
+    assert usage == "usage: pm-match [options] FILE [FILE ...]"
+    assert error == (
+        "pm-match: error: argument --draws: expected a whole number, at least 1; found '0'"
+    )
+
+
 @pytest.mark.parametrize("ending", [".JSON", ".json.gz", ".pkl.xz"])
 def test_files_of_other_kinds_are_named(tmp_path, files, capsys, ending):
     bad = write(tmp_path / f"bad{ending}", "{}")
