@@ -924,6 +924,12 @@ def look_at_table(
             kept[name] = _floats(where, values, found.use)
     if refused:
         raise TypeError("\n".join(refused))
+    if not kept and new:
+        known = [column for column, use in told.items() if use not in (LEFT_OUT, "ignore")]
+        raise ValueError(
+            f"{where}: expected columns that known objects have, of {known}; found "
+            f"{list(looked)}{' (one object is a table of one row)' if len(looked) == 1 else ''}"
+        )
     if not kept:
         why = "; ".join(f"{column!r}: {own.note}" for column, own in looked.items())
         raise ValueError(f"{where}: expected a column that can be used; found none ({why})")

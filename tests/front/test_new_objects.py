@@ -97,10 +97,12 @@ def test_what_cannot_be_placed_is_refused(shops):
         shops.assign("north", customers([0]))
     with pytest.raises(
         ValueError,
-        match=r"new objects of 'south': expected a column that can be used; found none "
-        r"\('note': not used of known objects\)",
+        match=r"new objects of 'south': expected columns that known objects have, of "
+        r"\[(?!.*'note'.*;).*\]; found \['note'\]",
     ):
         shops.assign("south", customers([0])[["sku", "note"]])
+    with pytest.raises(ValueError, match="one object is a table of one row"):
+        shops.assign("south", customers([0]).drop(columns="sku").iloc[0])
     with pytest.raises(
         ValueError, match=r"new objects of 'shop 1', row 'c1', column 'visits': exp.*-1.0$"
     ):
