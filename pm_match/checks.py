@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+from pymc.model.core import Model
 
 # Of larger numbers, squares and their sums overflow.
 LARGEST = 1e100
@@ -166,6 +167,12 @@ def check_seed(random_seed: Any) -> None:
             "random_seed: expected a whole number of at least 0, a sequence of such, a NumPy "
             f"generator or None; found {random_seed!r}"
         ) from None
+
+
+def check_model(model: Any) -> None:
+    """Refuse what is no model: PyMC's `modelcontext` lets everything through."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model: expected a pm.Model; found {type_name(model)}")
 
 
 def type_name(value: Any) -> str:

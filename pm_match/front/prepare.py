@@ -410,7 +410,7 @@ def prepare(
 
     Parameters
     ----------
-    data : mapping or sequence of paths
+    data : mapping, path or sequence of paths
         From names to tables (DataFrames, 2-D arrays, DataArrays, AnnData, CSV files) or to networks
         (SciPy sparse matrices, networkx graphs; ``.mtx`` and ``.npz`` files). Or files, which are
         named as they are; or MuData, whose modalities are domains.
@@ -495,7 +495,9 @@ def prepare(
         )
     if hasattr(getattr(data, "mod", None), "items"):  # MuData
         data = dict(data.mod)
-    if isinstance(data, Sequence) and not isinstance(data, str):
+    if isinstance(data, str | PathLike):
+        data = [data]
+    if not isinstance(data, Mapping):
         data = _named_files(data)
     check_given_by_name("domain", data)
     titles: dict[str, str] = {}
@@ -811,14 +813,16 @@ def _warn_of_spellings(looked: Mapping[str, dict[str, Column]]) -> None:
         )
 
 
-def _named_files(files: Iterable[Any]) -> dict[str, Path]:
+def _named_files(files: Any) -> dict[str, Path]:
     """Name files as they are called, without what says their kind."""
     found: dict[str, Path] = {}
-    for file in files:
+    several = isinstance(files, Sequence)
+    for file in files if several else [files]:
         if not isinstance(file, str | PathLike):
             raise TypeError(
-                "data: expected a mapping from names to tables or networks, or a sequence of "
-                f"files; found {type_name(file)} in a sequence"
+                "data: expected a mapping from names to tables or networks, such as "
+                "{'a': table_a, 'b': table_b}, or a sequence of files; found "
+                f"{type_name(file)}{' in a sequence' if several else ''}"
             )
         title = stem(Path(file))
         if title in found:

@@ -14,6 +14,7 @@ import numpy as np
 from pymc.model.core import Model
 from pytensor.graph.traversal import graph_inputs
 
+from pm_match.checks import check_model
 from pm_match.numerics.garbage import uncollected
 from pm_match.reading.joint_labels import as_declared, entangled, together
 from pm_match.reading.kept import Kept
@@ -46,11 +47,7 @@ def read(model: Model, binary: bool = True) -> Structure:
     `binary`: whether zeros and ones are taken for labels if nothing else is served. Raise
     `TypeError` if `model` is none.
     """
-    # PyMC's `modelcontext` lets everything through.
-    if not isinstance(model, Model):
-        raise TypeError(
-            f"model: expected a pm.Model; found an object of type {type(model).__name__}"
-        )
+    check_model(model)
     known = _READ.of(model)
     if known is None or (binary and not known.complete):
         with uncollected():

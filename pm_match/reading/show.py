@@ -18,6 +18,8 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type_other import NoneTypeT, SliceType
 from pytensor.tensor.variable import TensorVariable
 
+from pm_match.checks import check_model
+
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**"}
 _LONGEST = 160
 # What changes shapes or types alone is not told.
@@ -119,7 +121,9 @@ def show(model: Model | None = None) -> None:
         rate = pm.Gamma("rate", alpha=1, beta=0.5)
         counts = pm.Poisson("counts", mu=rate[cluster], observed=…)
     """
-    print("\n".join(_lines(modelcontext(model))))
+    model = modelcontext(model)
+    check_model(model)
+    print("\n".join(_lines(model)))
 
 
 def _lines(model: Model) -> Iterator[str]:

@@ -858,13 +858,18 @@ def test_clusters_that_are_not_kept_whole_are_where_chains_start():
 
 
 BAD = {
-    "no mapping": (lambda: pmm.prepare(numbers("uv")), TypeError, "expected a mapping from a dom"),
+    "no mapping": (
+        lambda: pmm.prepare(numbers("uv")),
+        TypeError,
+        r"^data: expected a mapping from names to tables .* files; found an .* type DataFrame$",
+    ),
     "frames in a list": (lambda: pmm.prepare([numbers("uv")]), TypeError, "of files; found an ob"),
     "a file": (
         lambda: pmm.prepare(["none.csv"]),
         ValueError,
         "none.csv: No such file",
     ),
+    "one file": (lambda: pmm.prepare("none.csv"), ValueError, "none.csv: No such file"),
     "id": (
         lambda: pmm.prepare({"a": frame()}, id="Price"),
         ValueError,

@@ -237,3 +237,10 @@ def test_networks_are_told(capsys):
     with model:
         pmm.show()
     assert 'x = pmm.BlockNetwork("x", density, noise, cluster_x_row' in capsys.readouterr().out
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(
+        TypeError, match=r"model: expected a pm\.Model; found an object of type dict"
+    ):
+        pmm.show({})
