@@ -75,7 +75,7 @@ def look_at_column(where: str, values: pd.Series, told: str | None = None) -> Co
         return Column("boolean", missing)
     if pd.api.types.is_numeric_dtype(held) and not pd.api.types.is_complex_dtype(held):
         return _numbers(name, seen.to_numpy(np.float64), distinct, missing)
-    if not all(isinstance(value, str) for value in seen):
+    if pd.api.types.infer_dtype(seen) != "string":
         _refuse(where, name, *_no_texts(name, seen))
     return _texts(where, name, seen.astype(object), distinct, missing)
 
@@ -131,7 +131,9 @@ def _no_texts(name: Any, seen: pd.Series) -> tuple[str, str]:
 
 
 def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) -> Column:
-    numeric = pd.to_numeric(seen, errors="coerce").notna()
+    rows, different = pd.factorize(seen)
+    texts, counts = pd.Series(list(different), dtype=object), np.bincount(rows)
+    numeric = pd.to_numeric(texts, errors="coerce").notna().to_numpy()
     if numeric.all():
         _refuse(
             where,
@@ -139,15 +141,15 @@ def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) 
             "numbers as text",
             f"convert it (pd.to_numeric(frame[{name!r}])), or say columns={{{name!r}: 'category'}}",
         )
-    if seen.str.fullmatch(_NUMBER).all():
+    if texts.str.fullmatch(_NUMBER).all():
         _refuse(
             where,
             name,
             f"numbers as text, for example {seen.iloc[0]!r}",
             f"write them as 1234.5 is, or say columns={{{name!r}: 'category'}}",
         )
-    if numeric.mean() >= 0.5:
-        at = int(np.argmin(numeric))
+    if counts[numeric].sum() >= 0.5 * len(seen):
+        at = int(np.argmin(numeric[rows]))
         row = plain(seen.index[at])
         text = f"numbers and text, for example {seen.iloc[at]!r} in row {row!r}"
         _refuse(
@@ -156,11 +158,11 @@ def _texts(where: str, name: Any, seen: pd.Series, distinct: int, missing: str) 
             text,
             _categories_or_missing(name),
         )
-    if seen.str.match(_DATE).all():
+    if texts.str.match(_DATE).all():
         _refuse(where, name, f"dates as text ({seen.iloc[0]!r})", _dates(name, seen))
     if distinct == len(seen):
         return Column(LEFT_OUT, _offer(name, "text"), warn=True)
-    words = sum(len(text.split()) for text in seen) / len(seen)
+    words = np.average([len(text.split()) for text in texts], weights=counts)
     if words > _MOST_WORDS or distinct > max(_MOST_CATEGORIES, len(seen) // 2):
         _refuse(
             where,

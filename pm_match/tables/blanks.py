@@ -1,6 +1,5 @@
 """Text without any letters, which is a missing value."""
 
-import numpy as np
 import pandas as pd
 
 
@@ -9,13 +8,17 @@ def without_blanks(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
     held = column.astype(object)
-    blank = np.array([isinstance(own, str) and not own.strip() for own in held], bool)
-    if not blank.any():
+    try:
+        different = held.unique()
+    except TypeError:  # lists, say: no text
         return column
-    seen = held.mask(blank)
+    blanks = [own for own in different if isinstance(own, str) and not own.strip()]
+    if not blanks:
+        return column
+    seen = held.mask(held.isin(blanks))
     # pyarrow's categories are called dictionaries.
     if str(column.dtype).startswith("dictionary"):
         return seen.astype("category")
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.cat.remove_categories(pd.Index(held[blank]).unique())
+        return column.cat.remove_categories(blanks)
     return seen
