@@ -487,7 +487,7 @@ def test_bad_options(options, message):
         ({"relevance": "words"}, "relevance: expected True or False; found 'words'"),
         ({"hyperpriors": None}, "hyperpriors: expected True or False; found None"),
         ({"exposure": [None, None]}, "exposure: expected 'degree', or a mapping .* type list"),
-        ({"links": ["a_row"]}, "links: expected a mapping .* found an object of type list"),
+        ({"links": ["a_row"]}, "links: expected a mapping .* found an object of type str"),
     ],
 )
 def test_bad_types(options, message):
