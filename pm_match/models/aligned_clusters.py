@@ -146,8 +146,7 @@ def aligned_clusters(
             centre, covariance = mean[cluster], within[cluster]
             if number:
                 dims = (features, "axis")
-                # At zero there is no direction.
-                raw = pm.Normal(f"orientation_{name}", 0.0, 1.0, dims=dims, initval=np.eye(k))
+                raw = pm.Normal(f"orientation_{name}", 0.0, 1.0, dims=dims)
                 q = semi_orthogonal(raw)
                 scale = pm.LogNormal(f"scale_{name}", 0.0, 0.5)
                 intercept = pm.Normal(f"intercept_{name}", 0.0, 1.0, dims=features)

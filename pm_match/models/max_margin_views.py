@@ -9,6 +9,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.distributions.transforms import CholeskyCovTransform
 
 from pm_match.checks import check_count, check_counts, check_flag, check_pair, counts_by_name
 from pm_match.models.declare import check_all_positive, cluster_weights, real
@@ -181,7 +182,8 @@ def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentr
         nu=m + 2,
         V=scale,
         shape=(n_components, m, m),
-        initval=np.tile(m * np.eye(m), (n_components, 1, 1)),
+        # PyMC's own refers to V, which is another one in a copy of the model.
+        default_transform=CholeskyCovTransform(m),
     )
     # Of an array of matrices, PyMC misreads the inverse itself given as a covariance.
     lower: Any = pt.linalg.cholesky(pt.linalg.inv(precision))

@@ -188,7 +188,7 @@ def projected_clusters(
             objects, features = f"{name}_object", f"{name}_feature"
             cluster = assignment(name, prior, objects, known)
             middle, unit = table.centre_and_spread() if own or intercept else (None, _ONE)
-            w = _projection(name, projection, own, unit, columns, len(coords[features]), n_factors)
+            w = _projection(name, projection, own, unit, columns)
             centre = latent @ w.T
             origin: Any = real(0.0)
             if intercept:
@@ -257,16 +257,14 @@ def _own_noise(projection, intercept, noise, within, deviations, relevance, dete
     return noise == "own"
 
 
-def _projection(name, kind, own, unit, columns, n_features, n_factors) -> Any:
+def _projection(name, kind, own, unit, columns) -> Any:
     """Declare a domain's projection."""
     dims = (f"{name}_feature", "factor")
     if kind == "map":
         return pm.Flat(f"projection_{name}", dims=dims)
     if kind == "isometric":
         scale = pm.LogNormal(f"scale_{name}", np.log(unit), 1.0)
-        # At zero there is no direction.
-        start = np.eye(n_features, n_factors)
-        raw = pm.Normal(f"orientation_{name}", 0.0, 1.0, dims=dims, initval=start)
+        raw = pm.Normal(f"orientation_{name}", 0.0, 1.0, dims=dims)
         return pm.Deterministic(f"projection_{name}", scale * semi_orthogonal(raw), dims=dims)
     if not own:
         return pm.Normal(f"projection_{name}", 0.0, tau=columns, dims=dims)

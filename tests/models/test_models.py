@@ -5,7 +5,31 @@ import pandas as pd
 import pytest
 
 import pm_match as pmm
+from pm_match.reading.probe import log_densities
 from tests.declared.plain import tiny_data
+
+VIEWS = {name: np.random.default_rng(n).normal(size=(6, n)) for name, n in {"a": 2, "b": 3}.items()}
+ALL = {
+    "aligned_clusters": lambda own: own({"a": VIEWS["a"], "b": VIEWS["a"]}, n_components=2),
+    "dependency_clusters": lambda own: own(VIEWS),
+    "dependency_hierarchy": lambda own: own(VIEWS),
+    "max_margin_views": lambda own: own(VIEWS, np.arange(6) % 2, 2, 4),
+    "mixture": lambda own: own(pd.DataFrame(VIEWS["a"], columns=["x", "y"])),
+    "normal_clusters": lambda own: own(VIEWS),
+    "projected_clusters": lambda own: own(VIEWS, projection="isometric"),
+    "relational_clusters": lambda own: own({"a": VIEWS["a"] > 0.0}, types=("row", "column")),
+    "shared_factors": lambda own: own(VIEWS, 1),
+    "table_clusters": lambda own: own(VIEWS),
+}
+
+
+@pytest.mark.parametrize("name", pmm.models.__all__)
+def test_pymc_can_copy_every_model(name):
+    """As for `pm.observe` and log likelihoods; it cannot where variables have starts."""
+    model = ALL[name](getattr(pmm.models, name))
+    copy, point = model.copy(), model.initial_point(0)
+    for own in (model, copy):
+        assert np.isfinite(sum(v.sum() for v in log_densities(own, own.basic_RVs)(point).values()))
 
 
 def test_projected_clusters_declares_the_papers_model():
