@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pymc.backends import NDArray as Trace
 from pymc.model.core import Model, modelcontext
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
@@ -162,8 +163,8 @@ def sample(
         If no part of the model is one that the steps can serve.
     ValueError
         If `init` is neither, `initvals` has another shape than its variable, or a value that the
-        variable cannot have, `draws` or `tune` is no multiple of `thin`, or `record` is not as
-        described.
+        variable cannot have, `var_names` names none of the model's, `nuts_sampler` is not PyMC's,
+        `draws` or `tune` is no multiple of `thin`, or `record` is not as described.
     KeyError
         If `record` names a domain that there is not.
     KeyboardInterrupt
@@ -171,7 +172,8 @@ def sample(
     TypeError
         If an argument is misspelt, if draws of a run with a `checkpoint` depend on an argument
         that cannot be saved, if the model cannot be pickled for an `executor`, if there is an
-        argument that chains cannot have there or with landmarks, or if `trace` is PyMC's ZarrTrace.
+        argument that chains cannot have there or with landmarks, or if `trace` is PyMC's ZarrTrace,
+        or its NDArray with more than one chain.
     FileExistsError
         If there is anything in the folder `checkpoint`.
     OSError
@@ -204,6 +206,11 @@ def sample(
     check_count("tune", tune, 0)
     kwargs |= {"tune": tune} if cores is None else {"tune": tune, "cores": cores}
     check_init(init)
+    sampler = kwargs.get("nuts_sampler", "pymc")
+    if sampler != "pymc":
+        raise ValueError(
+            f"nuts_sampler: expected 'pymc', as others draw all of a model; found {sampler!r}"
+        )
     check_seed(random_seed)
     if isinstance(random_seed, np.ndarray):
         random_seed = random_seed.tolist()
@@ -216,7 +223,7 @@ def sample(
         _check_elsewhere(executor, checkpoint, kwargs)
     given, ours = _steps(model, step, kwargs)
     landmarks = choose_landmarks(model, read(model), record, random_seed)
-    _check_trace(kwargs, landmarks)
+    _check_kept(model, kwargs, chains, landmarks)
     if checkpoint is None:
         run = _Run(draws, chains, random_seed, init, initvals, kwargs, thin, landmarks)
     else:
@@ -311,7 +318,7 @@ def resume(
     kwargs = folder.run["kwargs"] | kwargs
     given, ours = _steps(model, step, kwargs)
     folder.check(fingerprint(model), settings(given))
-    _check_trace(kwargs, folder.run.get("landmarks"))
+    _check_kept(model, kwargs, folder.run["chains"], folder.run.get("landmarks"))
     saved = folder.check_draws()
     if draws is None:
         draws = folder.run["draws"]
@@ -494,14 +501,26 @@ def _drawn(model: Model, run: _Run, methods: list[Any]) -> Any:
     return idata
 
 
-def _check_trace(kwargs: Mapping[str, Any], landmarks: Any) -> None:
-    """Refuse what draws cannot be kept in."""
-    trace = kwargs.get("trace")
+def _check_kept(model: Model, kwargs: Mapping[str, Any], chains: int, landmarks: Any) -> None:
+    """Refuse variables that there are not, and what draws cannot be kept in."""
+    names, trace = kwargs.get("var_names"), kwargs.get("trace")
+    if names is not None:
+        unknown = sorted(set(names) - {rv.name for rv in model.unobserved_RVs})
+        if unknown or not names:
+            raise ValueError(
+                f"var_names: expected unobserved variables of the model; found {unknown}"
+            )
     if type(trace).__module__ == "pymc.backends.zarr":
         raise TypeError(
             "trace: expected one in memory; found PyMC's ZarrTrace, which needs Zarr 2 and loads "
             "all draws in the end. checkpoint= saves draws while they are made, to_zarr of what is "
             "returned afterwards; thin= and record= keep less of them."
+        )
+    if type(trace) is Trace and chains > 1:
+        raise TypeError(
+            "trace: expected chains=1 with PyMC's NDArray, into one copy of which all chains are "
+            f"written, each over the others; found {chains} chains. Without trace, their draws are "
+            "in memory, too."
         )
     if landmarks is not None and (
         trace is not None or not kwargs.get("return_inferencedata", True)
@@ -656,13 +675,7 @@ def _draws(
     types = stored_types(structure)
     asked = None
     if names is not None:
-        free = {rv.name: rv for rv in model.unobserved_RVs}
-        unknown = sorted(set(names) - set(free))
-        if unknown:
-            raise ValueError(
-                f"var_names: expected unobserved variables of the model; found {unknown}"
-            )
-        chosen = [rv for name, rv in free.items() if name in set(names)]
+        chosen = [rv for rv in model.unobserved_RVs if rv.name in set(names)]
         asked = model.replace_rvs_by_values(chosen)
     if landmarks is not None:
         kept = model.unobserved_value_vars if asked is None else asked

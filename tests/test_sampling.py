@@ -278,6 +278,12 @@ def test_what_is_no_count_is_refused(normal, given, found):
         pmm.sample(model=normal, **given)
 
 
+def test_samplers_of_whole_models_are_refused_before_anything_is_done(normal):
+    message = "nuts_sampler: expected 'pymc', as others draw all of a model; found 'nutpie'"
+    with pytest.raises(ValueError, match=message):
+        draw(normal, nuts_sampler="nutpie")
+
+
 def test_one_name_may_be_recorded(normal):
     options = {"tune": 1, "chains": 1, "cores": 1, "init": "dispersed", "quiet": True}
     options |= {"model": normal, "compute_convergence_checks": False, "progressbar": False}

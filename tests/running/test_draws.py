@@ -1,5 +1,7 @@
 """Draws kept without anything to compile are those that PyMC's own trace keeps."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -134,8 +136,10 @@ def test_only_what_is_asked_for_is_kept():
     model, kwargs = _mixture(), {"tune": 0, "chains": 1, **_QUIET}
     found = pmm.sample(3, model=model, var_names=["weights"], **kwargs)
     assert set(found.posterior.data_vars) == {"weights"}
-    with pytest.raises(ValueError, match=r"var_names: expected unobserved variables.*\['nobody'\]"):
-        pmm.sample(3, model=model, var_names=["nobody"], **kwargs)
+    for names in (["nobody"], []):
+        message = f"var_names: expected unobserved variables of the model; found {names}"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            pmm.sample(3, model=model, var_names=names, **kwargs)
 
 
 def test_a_trace_of_the_users_own_is_used():
@@ -145,3 +149,10 @@ def test_a_trace_of_the_users_own_is_used():
     assert own.samples
     for name, values in expected.posterior.items():
         np.testing.assert_allclose(found.posterior[name], values, rtol=1e-12)
+
+
+def test_chains_are_not_written_over_each_other():
+    """By PyMC, all chains are copies of one trace with the same arrays."""
+    model = _mixture()
+    with pytest.raises(TypeError, match=r"trace: expected chains=1 with PyMC's NDArray.* 2 chains"):
+        pmm.sample(3, tune=0, chains=2, model=model, trace=Trace(model=model), **_QUIET)
