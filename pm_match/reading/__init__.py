@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from pymc.model.core import Model
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, graph_inputs
 
 from pm_match.checks import check_model
 from pm_match.numerics.garbage import uncollected
@@ -70,8 +71,8 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
 
     And whether all has been tried that may be.
     """
-    if masked := _masked(model):
-        return Structure((), masked), model, True
+    if unread := _masked(model) | _with_named_dims(model):
+        return Structure((), unread), model, True
     first, structure = _with_known_labels(model)
     if not binary and structure.empty and not structure.refusals:
         return structure, first.model, False
@@ -117,6 +118,20 @@ def _masked(model: Model) -> dict[str, str]:
     values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
     used = set(graph_inputs([*model.basic_RVs, *model.potentials, *values]))
     return {data.name: why for data in masked if data in used}
+
+
+def _with_named_dims(model: Model) -> dict[str, str]:
+    """Refuse variables of `pymc.dims`, whose graphs cannot be evaluated as they are."""
+    why = "expected variables of pymc, with dims=; found one of pymc.dims, or made of such"
+    variables = [*model.basic_RVs, *model.potentials, *model.deterministics]
+    if not any(map(_has_named_dims, ancestors(variables))):
+        return {}
+    return {v.name: why for v in variables if any(map(_has_named_dims, ancestors([v])))}
+
+
+def _has_named_dims(variable: Variable) -> bool:
+    # Their class is not imported where nobody has used it.
+    return hasattr(variable.type, "dims")
 
 
 def _without(joint: Joint, kept: Collection[str]) -> Joint:

@@ -12,6 +12,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.distributions import transforms
+from pymc.step_methods.compound import Competence
 
 import pm_match as pmm
 from pm_match.features.parts import Features
@@ -262,6 +263,25 @@ def test_a_model_without_assignments_is_refused():
         pm.Normal("x")
     with pytest.raises(UnservedModelError, match="no assignment"):
         pmm.sample(model=model)
+
+
+def test_variables_of_named_dims_are_refused():
+    import pymc.dims as pmd
+
+    with pm.Model(coords={"cluster": range(2), "object": range(3)}) as model:
+        weights = pm.Dirichlet("weights", np.ones(2), dims="cluster")
+        mean = pmd.Normal("mean", dims="cluster")
+        s = pm.Categorical("s", p=weights, dims="object")
+        mu = mean.isel(cluster=pmd.as_xtensor(s, dims=("object",)))
+        pm.Normal("x", mu.values, observed=np.zeros(3), dims="object")
+    message = r"mean, x: expected variables of pymc, with dims=; found one of pymc\.dims"
+    for asked in (pmm.steps, pmm.sample, pmm.find_matching):
+        with pytest.raises(UnservedModelError, match=message):
+            asked(model)
+    # What is not for us is left to PyMC without a word.
+    with model, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pmm.ClusterGibbs.competence(model["s"], False) == Competence.INCOMPATIBLE
 
 
 def test_infinite_data_are_refused():
