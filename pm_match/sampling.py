@@ -172,8 +172,9 @@ def sample(
     TypeError
         If an argument is misspelt, if draws of a run with a `checkpoint` depend on an argument
         that cannot be saved, if the model cannot be pickled for an `executor`, if there is an
-        argument that chains cannot have there or with landmarks, or if `trace` is PyMC's ZarrTrace,
-        or its NDArray with more than one chain.
+        argument that chains cannot have there or with landmarks, if `idata_kwargs` ask for log
+        densities of variables that are not kept, or if `trace` is PyMC's ZarrTrace, or its NDArray
+        with more than one chain.
     FileExistsError
         If there is anything in the folder `checkpoint`.
     OSError
@@ -502,7 +503,7 @@ def _drawn(model: Model, run: _Run, methods: list[Any]) -> Any:
 
 
 def _check_kept(model: Model, kwargs: Mapping[str, Any], chains: int, landmarks: Any) -> None:
-    """Refuse variables that there are not, and what draws cannot be kept in."""
+    """Refuse variables that there are not, what needs others, and what cannot keep draws."""
     names, trace = kwargs.get("var_names"), kwargs.get("trace")
     if names is not None:
         unknown = sorted(set(names) - {rv.name for rv in model.unobserved_RVs})
@@ -515,6 +516,18 @@ def _check_kept(model: Model, kwargs: Mapping[str, Any], chains: int, landmarks:
             "trace: expected one in memory; found PyMC's ZarrTrace, which needs Zarr 2 and loads "
             "all draws in the end. checkpoint= saves draws while they are made, to_zarr of what is "
             "returned afterwards; thin= and record= keep less of them."
+        )
+    asked = [name for name in _OF_ALL if (kwargs.get("idata_kwargs") or {}).get(name)]
+    dropped = set() if landmarks is None else set(stored_types(read(model)))
+    missing = [
+        rv.name
+        for rv in model.free_RVs
+        if rv.name in dropped or (names is not None and rv.name not in names)
+    ]
+    if asked and missing:
+        raise TypeError(
+            f"idata_kwargs: expected {asked[0]} where draws of all free variables are kept; found "
+            f"var_names or record without {missing}"
         )
     if type(trace) is Trace and chains > 1:
         raise TypeError(
@@ -531,6 +544,8 @@ def _check_kept(model: Model, kwargs: Mapping[str, Any], chains: int, landmarks:
         )
 
 
+# What PyMC computes of draws of all free variables.
+_OF_ALL = ("log_likelihood", "log_prior")
 # What belongs to the process that asked, or says how chains run in it.
 _OF_HERE = ("callback", "cores", "mp_ctx", "trace")
 

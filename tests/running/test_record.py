@@ -311,6 +311,15 @@ def test_what_cannot_be_had_with_counts_is_refused(counted):
         pmm.sample(4, model=plain, record=2)
 
 
+@pytest.mark.parametrize("name", ["log_likelihood", "log_prior"])
+def test_log_densities_of_what_is_not_kept_are_refused(name):
+    """PyMC would stop with a KeyError after the last draw, and return none."""
+    for own in ({"record": 2}, {"var_names": ["weights"]}):
+        message = rf"idata_kwargs: expected {name} where .* without \[.*'cluster_shop', "
+        with pytest.raises(TypeError, match=message):
+            drawn(idata_kwargs={name: True}, **own)
+
+
 def test_pymcs_zarr_trace_is_refused():
     from pymc.backends.zarr import ZarrTrace
 
