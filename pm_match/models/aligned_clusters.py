@@ -125,7 +125,7 @@ def aligned_clusters(
     }
     for name, table in tables.items():
         coords |= {f"{name}_object": table.objects, f"{name}_feature": table.features}
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, model=None) as model:
         weights = cluster_weights("stick-breaking", n_clusters, concentration)
         scale_matrix = pm.Wishart("scale_matrix", nu=k + 1, V=spread, dims=("axis", "other_axis"))
         precision: Any = pm.Wishart(

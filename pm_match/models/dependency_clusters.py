@@ -129,7 +129,7 @@ def dependency_clusters(
             coords[f"{name}_object"] = objects[name][seen[name]]
         coords |= {f"{name}_feature": table.features, f"{name}_other_feature": table.features}
 
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, model=None) as model:
         prior = cluster_weights(weights, n_clusters, concentration)
         common = pm.Categorical(f"cluster_{_OBJECT}", p=prior, dims=_OBJECT) if paired else None
         for name, table in tables.items():

@@ -121,7 +121,7 @@ def dependency_hierarchy(
         if len(seen[name]) < len(objects):
             coords[f"{name}_object"] = objects[seen[name]]
 
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, model=None) as model:
         prior = cluster_weights(weights, n_clusters, concentration)
         cluster = pm.Categorical("cluster_object", p=prior, dims="object")
         for name, table in tables.items():

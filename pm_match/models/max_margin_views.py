@@ -146,7 +146,7 @@ def max_margin_views(
         "fourier": _feature_names(n_frequencies),
         "class": classes,
     }
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, model=None) as model:
         latent = pm.Normal("latent", 0.0, 1.0, dims=("object", "factor"))
         for name, table in tables.items():
             square = table.centre_and_spread()[1] ** 2

@@ -179,7 +179,7 @@ def mixture(
         f"{name}_object": as_labels(repr(name), "row", table.index)
         for name, table in frames.items()
     }
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, model=None) as model:
         prior = cluster_weights(weights, n_clusters, concentration)
         cluster = {name: assignment(name, prior, f"{name}_object", known) for name in frames}
         labels = list(model.observed_RVs)

@@ -121,7 +121,7 @@ def normal_clusters(
     for name, table in tables.items():
         coords |= {f"{name}_object": table.objects, f"{name}_feature": table.features}
         coords[f"{name}_other_feature"] = table.features
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, model=None) as model:
         weights = cluster_weights("stick-breaking", n_clusters, concentration)
         for name, table in tables.items():
             objects, x = f"{name}_object", table.values

@@ -173,7 +173,7 @@ def projected_clusters(
     for name, table in tables.items():
         coords |= {f"{name}_object": table.objects, f"{name}_feature": table.features}
 
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, model=None) as model:
         prior = cluster_weights(weights, n_clusters, concentration)
         tau: Any = real(latent_precision)
         if not own:

@@ -258,7 +258,7 @@ def relational_clusters(
         for t, objects in zip(types, table.labels, strict=False):
             coords[_object_dim(name, t)] = objects
 
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, model=None) as model:
         probabilities = {
             t: _weights(t, weights, sizes[t], None if hyperpriors else concentration) for t in types
         }

@@ -91,7 +91,8 @@ def shared_factors(
     check_positive("private_precision", private_precision)
     check_flag("intercept", intercept)
     first = next(iter(tables.values()))
-    with pm.Model(coords={"object": first.objects, "factor": range(n_shared)}) as model:
+    coords = {"object": first.objects, "factor": range(n_shared)}
+    with pm.Model(coords=coords, model=None) as model:
         latent = pm.Normal("latent", 0.0, 1.0, dims=("object", "factor"))
         declare_views(
             latent,

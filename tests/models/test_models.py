@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 
 import pm_match as pmm
@@ -30,6 +31,17 @@ def test_pymc_can_copy_every_model(name):
     copy, point = model.copy(), model.initial_point(0)
     for own in (model, copy):
         assert np.isfinite(sum(v.sum() for v in log_densities(own, own.basic_RVs)(point).values()))
+
+
+@pytest.mark.parametrize("name", pmm.models.__all__)
+def test_models_are_no_parts_of_others(name):
+    """Nor are those that `match` declares to compare them, one after another."""
+    with pm.Model(name="own") as own:
+        model = ALL[name](getattr(pmm.models, name))
+    assert not own.named_vars
+    assert not own.coords
+    assert not model.name
+    assert not any("::" in v for v in model.named_vars)
 
 
 def test_projected_clusters_declares_the_papers_model():

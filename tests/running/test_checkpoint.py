@@ -173,8 +173,8 @@ def test_another_model_is_refused(model, folder):
         resumed(folder, tiny_model(data=values))
     with pytest.raises(ValueError, match=r"log density at the initial point of 'weights'"):
         resumed(folder, tiny_model(concentration=1.5))
-    with pm.Model() as more:
-        pmm.models.projected_clusters(tiny_data(), 2)
+    more = pmm.models.projected_clusters(tiny_data(), 2)
+    with more:
         pm.Normal("mine")
     with pytest.raises(ValueError, match="is not the one of the run"):
         resumed(folder, more)
