@@ -60,9 +60,9 @@ class Choice:
             As of `pm_match.partition_estimate`.
         """
         order = np.argsort(-self.searches["score"].to_numpy(), kind="stable")
-        searches = self.searches[list(var_names)].isel(search=order)
+        searches = self.searches.isel(search=order)
         labels = [
-            {name: own.to_numpy()[number] for name, own in searches.items()}
+            {name: searches[name].to_numpy()[number] for name in var_names}
             for number in range(len(order))
         ]
         agreement = [pmm.metrics.adjusted_rand_index(labels[0], own) for own in labels]
@@ -72,6 +72,7 @@ class Choice:
             searches.isel(search=np.repeat(half, np.arange(n, 0, -1))),
             loss="ari",
             sample_dims=("search",),
+            var_names=list(var_names),
             progressbar=False,
         )
 

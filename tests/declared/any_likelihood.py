@@ -233,3 +233,13 @@ def counts_and_vectors(n=90):
         pm.StudentT("x", nu=5.0, mu=mu[c], sigma=sigma[c][:, None], observed=x)
         pm.Poisson("y", rate[c], observed=y)
     return model, truth
+
+
+def weights_of_groups():
+    """Declare counts of objects, groups of which have weights each."""
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", np.ones(T), shape=(2, T))
+        rate = pm.Gamma("rate", 2.0, 0.5, shape=(T, D))
+        cluster = pm.Categorical("cluster", weights[np.arange(N) % 2])
+        pm.Poisson("x", rate[cluster], observed=COUNTS)
+    return model

@@ -204,6 +204,7 @@ def test_registered_once_and_first():
         pmm.PrecisionFactorGibbs,
         pmm.MissingValueGibbs,
         pmm.HyperparameterGibbs,
+        pmm.WeightsGibbs,
         pmm.FrequencyMetropolis,
         pmm.HingeGibbs,
         pmm.HierarchyGibbs,

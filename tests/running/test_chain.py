@@ -40,6 +40,7 @@ MODELS = {
         lambda: any_likelihood.declared(any_likelihood.FAMILIES["student"]),
         {"ClusterGibbs", "ClusterSlice"},
     ),
+    "weights of groups": (any_likelihood.weights_of_groups, {"WeightsGibbs", "ClusterGibbs"}),
     "features": (
         lambda: feature_model(Kind(deviations="one", relevance="first", missing=True)),
         {"FeatureGibbs", "ClusterGibbs"},
