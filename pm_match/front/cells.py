@@ -40,10 +40,11 @@ def read_cells(file: Path) -> pd.DataFrame:
             f"{file}: expected text in UTF-8; found other bytes ({error.reason}): save it as UTF-8"
         ) from error
     except pd.errors.ParserError as error:
-        first = _all_cells(file, nrows=1)
-        _check_commas(file, first)
-        detail = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        found = f"only {first.iloc[0, 0]!r} there, and " if first.shape[1] == 1 else ""
+        detail, found = str(error).removeprefix("Error tokenizing data. C error: ").strip(), ""
+        if detail.startswith("Expected 1 "):
+            header = _all_cells(file, nrows=1)
+            _check_commas(file, header)
+            found = f"only {header.iloc[0, 0]!r} there, and "
         raise InputError(
             f"{file}: expected as many cells in every row as in the header; found {found}another "
             f"row ({detail})"

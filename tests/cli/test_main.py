@@ -245,6 +245,7 @@ BAD_FILES = {
         "pandas (sep=';')",
     ),
     "bars": ("id|u\np|1\nq|2\n", "found 'id|u': save it with commas"),
+    "an open quote": ('"u,v\np,1\n', "found another row (EOF inside string starting at row 0)"),
     "a remark": ("# of May\nu,v\n1,2\n", "found only '# of May' there, and another row (Expec"),
     "text": (
         ",u,v\np,1,2\nq,3,high\n",
