@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ _WIDE = 100.0
 # More different texts, or longer ones, are no categories.
 _MOST_CATEGORIES, _MOST_WORDS = 30, 4
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
+_ZONE = re.compile(r":\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
 # Numbers with decimal commas, thousands apart, or a unit that goes before or after them.
 _NUMBER = re.compile(r"([€$£]\s*)?[+-]?\d+([.,'’\s]\d{3})*([.,]\d+)?(\s*[€$£%])?")
 _ID = re.compile(r"(?i)(.*[_ .-])?(id|ids|key|uuid|guid|sku|ean|isbn|nr|no|index|unnamed.*)")
@@ -199,7 +200,7 @@ def _dates(name: Any, seen: pd.Series) -> str:
         options = "" if month_first else ", dayfirst=True"
         if not day_first and not month_first and parts[1].iloc[0] == "/":
             hint = "; leave dayfirst if months come first"
-    elif isinstance(one, str | datetime) and pd.Timestamp(one).tz is not None:
+    elif _ZONE.search(str(one)):
         options, zone = ", utc=True", ', tz="UTC"'
     days = f"(pd.to_datetime({column}{options}) - pd.Timestamp(2000, 1, 1{zone})).dt.days"
     return _instead(name, f"days since one day for all tables: {days}{hint}")

@@ -154,6 +154,7 @@ DATES = {
     "times": DAYS,
     "zone": DAYS.dt.tz_localize("UTC"),
     "zone as text": DAYS.dt.strftime("%Y-%m-%dT%H:%MZ"),
+    "other zones": DAYS.dt.strftime("%Y-%m-%d %H:%M:%S.0+0000"),
     "periods": DAYS.dt.to_period("D"),
 }
 
@@ -167,6 +168,13 @@ def test_dates_are_counted_from_one_day_in_all_tables(case):
     remedy = str(refused.value).partition("tables: ")[2].partition(") or a category")[0]
     found = eval(remedy, {"pd": pd, "frame": pd.DataFrame({"x": values})})
     assert found.tolist() == list(range(31, 31 + len(values)))
+
+
+@pytest.mark.parametrize("other", ["2024-02-30", "2024-02-01 or later", "unknown"])
+def test_dates_beside_what_is_none_are_refused_as_such(other):
+    days = DAYS.dt.date if other == "unknown" else DAYS.dt.strftime("%Y-%m-%d")
+    with pytest.raises(TypeError, match=r"column 'x': .*found dates .* one day for all tables"):
+        look([other, *days])
 
 
 def test_what_dates_and_times_mean_is_asked_where_it_is_not_told():
