@@ -131,7 +131,8 @@ def _warn_of_mirrors(networks: Mapping[str, Network], one_mode: bool) -> None:
         if len(own.shape) != 2 or not own.labels[0].equals(own.labels[1]):
             return
         cells = np.column_stack([own.index, own.values])
-        if not len(cells) or not _same_rows(cells, cells[:, [1, 0, 2]]):
+        loops = own.index[:, 0] == own.index[:, 1]
+        if loops.all() or not _same_rows(cells, cells[:, [1, 0, 2]]):
             return
     taken = "edges have a direction" if one_mode else "rows and columns are different objects"
     warn(

@@ -158,7 +158,8 @@ def link_sets(
             raise TypeError(
                 f"{what}: expected a mapping from names to positions or labels, such as "
                 "{'a': [3, 7], 'b': [5, 0]}, a DataFrame with a column of labels for each name, or "
-                f"a sequence of such; found {type_name(one)}"
+                f"a sequence of such{', or of tuples of labels' * (objects is not None)}; found "
+                f"{type_name(one)}"
             )
     return sets + _by_labels(groups, what, objects or {})
 

@@ -94,7 +94,7 @@ def test_labels_of_one_domain_alone_tell_which(what):
     for given, message in (
         ([("n1", "s33")], "no domain has an object 's33'; did you mean 's3'"),
         ([("n1",)], r"at least two objects; found \('n1',\)"),
-        (("n1", "s3"), "a DataFrame with a column of labels .*; found an object of type str"),
+        (("n1", "s3"), "of such, or of tuples of labels; found an object of type str"),
     ):
         with pytest.raises((TypeError, ValueError), match=f"{what}: .*{message}"):
             pmm.prepare(tables, **{what: given})
@@ -550,6 +550,7 @@ class TestNetworks:
                 ({"a": matrix}, one | {"symmetric": True}),
                 ({"a": matrix, "b": directed}, one),
                 ({"a": matrix[:8]}, {}),
+                ({"a": sparse.eye_array(9)}, {}),
             ):
                 pmm.prepare(data, **options)
 
