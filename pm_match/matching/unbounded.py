@@ -1,15 +1,17 @@
 """Clusters of equal values whose scale has gone to zero: their density has no bound."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from pm_match.matching.set_draws import SetDraws
 
-# Beside the others, what is as small is no scale of data.
-_SMALL = 1e-9
+# Beside the others, what is as small is no scale of data; and so near to a value is no mean but
+# one that nothing else holds.
+_SMALL, _NEAR = 1e-9, 1e-6
 
 
 def unbounded(
@@ -21,20 +23,26 @@ def unbounded(
 ) -> list[str]:
     """Say which of the `chains` end where a cluster has equal values, and a scale next to zero.
 
-    Scales are what is positive and has a value, or several, for each cluster.
+    Scales are what is positive and has a value, or several, for each cluster. Probabilities and
+    rates may be as small, whatever the values; but then no other number of the cluster is theirs.
     """
     if not isinstance(idata, xr.DataTree) or "observed_data" not in idata.children:
         return []
     tables = [own for own in idata["observed_data"].data_vars.values() if own.dtype.kind == "f"]
+    ends = {
+        name: variable.transpose(*sample_dims, ...)[:, -1].to_numpy()  # (chains, clusters, …)
+        for name, variable in posterior.data_vars.items()
+        if variable.dtype.kind == "f" and set(sample_dims) < set(variable.dims)
+    }
     found: dict[int, str] = {}
-    for name, variable in posterior.data_vars.items():
-        if variable.dtype.kind != "f" or not set(sample_dims) < set(variable.dims):
-            continue
-        last = variable.transpose(*sample_dims, ...)[:, -1].to_numpy()  # (chains, clusters, …)
+    for name, last in ends.items():
         if last.size and (last >= 0.0).all():
-            least = last.reshape(*last.shape[:2], -1).min(axis=2)
-            for chain, k in np.argwhere(least < _SMALL * np.median(last)).tolist():
-                where = _equal_values(tables, sets, (chain + 1) / len(chains), k)
+            least, unit = last.reshape(*last.shape[:2], -1).min(axis=2), np.median(last)
+            for chain, k in np.argwhere(least < _SMALL * unit).tolist():
+                others = (own for other, own in ends.items() if other != name)
+                numbers = [own[chain, k] for own in others if k < own.shape[1]]
+                end = (chain + 1) / len(chains)
+                where = _equal_values(tables, sets, end, k, numbers, _NEAR * unit)
                 if where:
                     found.setdefault(
                         chain, f"{name!r} of cluster {k} is {least[chain, k]:.1g}, as {where}"
@@ -50,9 +58,17 @@ def unbounded(
 
 
 def _equal_values(
-    tables: Sequence[xr.DataArray], sets: Sequence[SetDraws], end: float, k: int
+    tables: Sequence[xr.DataArray],
+    sets: Sequence[SetDraws],
+    end: float,
+    k: int,
+    numbers: Iterable[NDArray],
+    near: float,
 ) -> str:
-    """Say where objects of cluster k, in the draw at the `end` of a chain, all have one value."""
+    """Say where objects of cluster k, in the draw at the `end` of a chain, all have one value.
+
+    It has to be one of the `numbers` of the cluster, or of those of a table's columns.
+    """
     for draws in sets:
         draw = round(end * draws.n_draws) - 1
         for labels, relevant in zip(draws.labels, draws.relevant, strict=True):
@@ -61,8 +77,11 @@ def _equal_values(
             for table in tables:
                 if own.sum() < 2 or table.shape[:1] != own.shape:
                     continue
-                inside = table.to_numpy()[own].reshape(own.sum(), -1)
-                equal = np.flatnonzero((inside == inside[0]).all(axis=0))
-                if len(equal):
-                    return f"{len(inside)} values of {table.name!r} are {inside[0, equal[0]]:g}"
+                inside = table.to_numpy()[own]
+                equal = (inside == inside[0]).all(axis=0)
+                for one in numbers:
+                    if one.shape in ((), equal.shape):
+                        found = inside[0][equal & (np.abs(one - inside[0]) <= near)]
+                        if found.size:
+                            return f"{len(inside)} values of {table.name!r} are {found[0]:g}"
     return ""

@@ -362,11 +362,14 @@ def test_equal_values_without_spread_are_no_best_matching():
     scale = np.ones((2, 100, 4, 2))
     scale[1, :, 2, 1] = 1e-30
     weights = np.tile([0.5, 1e-40, 0.5, 1e-30], (2, 100, 1))  # small where there are no objects
+    mean = np.full((2, 100, 4, 2), 1.0)
+    mean[1, :, 2] = [3.0, 0.3]
 
-    def advice(scale, x, labels=labels, **more):
+    def advice(scale, x, labels=labels, mean=mean, **more):
         posterior = {
             "cluster_a": (("chain", "draw", "a"), np.tile(labels[:, None], (1, 100, 1))),
             "scale": (("chain", "draw", "k", "column"), scale),
+            "mean": (("chain", "draw", "k", "column"), mean),
             "weights": (("chain", "draw", "k"), weights),
         }
         stats = {"log_joint": (("chain", "draw"), np.tile([[0.0], [999.0]], (1, 100)))}
@@ -395,6 +398,8 @@ def test_equal_values_without_spread_are_no_best_matching():
         advice(scale, x.astype(int)),  # counts
         advice(scale, x, labels[[0, 0]] + [[0], [1]]),  # of a cluster that has no objects
         advice(np.where(scale < 1.0, 0.0, -scale), x),  # means
+        advice(scale, x, mean=mean + 1e-3),  # a rate, or a probability: the mean has its own scale
+        advice(scale, x, mean=mean[..., ::-1]),  # of another column
     ):
         assert not any("no bound" in said for said in own)
     assert any("best_chain" in own for own in advice(scale, differ))
