@@ -366,8 +366,10 @@ def test_equal_values_without_spread_are_no_best_matching():
     mean[1, :, 2] = [3.0, 0.3]
 
     def advice(scale, x, labels=labels, mean=mean, **more):
+        draws = np.tile(labels[:, None], (1, 100, 1))
+        draws[:, :60] = labels[:, None, ::-1]
         posterior = {
-            "cluster_a": (("chain", "draw", "a"), np.tile(labels[:, None], (1, 100, 1))),
+            "cluster_a": (("chain", "draw", "a"), draws),
             "scale": (("chain", "draw", "k", "column"), scale),
             "mean": (("chain", "draw", "k", "column"), mean),
             "weights": (("chain", "draw", "k"), weights),
@@ -395,9 +397,10 @@ def test_equal_values_without_spread_are_no_best_matching():
     for own in (
         advice(np.maximum(scale, 1e-3), x),  # a scale that is only small
         advice(scale, differ),
-        advice(scale, x.astype(int)),  # counts
+        advice(scale, x.astype(int), mean=np.floor(mean)),  # counts
         advice(scale, x, labels[[0, 0]] + [[0], [1]]),  # of a cluster that has no objects
-        advice(np.where(scale < 1.0, 0.0, -scale), x),  # means
+        advice(scale, x, np.array([labels[0], [2, 0, 0, 0, 1, 1]])),  # of one object
+        advice(np.where(scale < 1.0, -1.0, scale), x),  # means
         advice(scale, x, mean=mean + 1e-3),  # a rate, or a probability: the mean has its own scale
         advice(scale, x, mean=mean[..., ::-1]),  # of another column
     ):
