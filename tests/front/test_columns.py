@@ -123,6 +123,11 @@ REFUSED = {
         [*map(str, range(N - 1)), "high"],
         "numbers and text, for example 'high' in row 39",
     ),
+    "repeated numbers": (
+        [*"12" * 15, "high", "low", "mid", "none"],
+        "numbers and text, for example 'high' in row 30",
+    ),
+    "repeated sentences": (["a good tea for the evening"] * 30 + ["none", "?"], "free text"),
     "sentences": (["a good tea for the long evenings", "nothing but the sea"] * 20, "free text"),
     "many texts": (
         [f"t{i // 1.5:.0f}" for i in range(90)],

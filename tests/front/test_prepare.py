@@ -530,6 +530,14 @@ class TestNetworks:
         assert "a: all edges are listed in both directions, and taken once." in found.notes
         with pytest.raises(ValueError, match="list each once, or leave out symmetric=True"):
             pmm.prepare({"a": both[:9]}, **asked)
+        loop = edges(("u", "u")).assign(**dict.fromkeys(values, 7))
+        asked["self_loops"] = True
+        found, same = (
+            pmm.prepare({"a": pd.concat([own, loop])}, **asked).data["a"]
+            for own in (both, both[:5])
+        )
+        assert len(found.values) == 6
+        assert (found.values == same.values).all()
 
     def test_edges_that_are_there_in_both_directions_may_have_none(self):
         m = np.triu(RNG.random((9, 9)) < 0.4, 1)
@@ -542,6 +550,9 @@ class TestNetworks:
             pmm.prepare({"a": matrix})
         directed = matrix.copy()
         directed[0, 1] = 0.0
+        weighted = matrix.copy()
+        weighted[0, 1] = 2.0
+        apart = pd.DataFrame(matrix.toarray(), list("abcdefghi"), list("rstuvwxyz"))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for data, options in (
@@ -549,6 +560,8 @@ class TestNetworks:
                 ({"a": matrix}, one | {"symmetric": False}),
                 ({"a": matrix}, one | {"symmetric": True}),
                 ({"a": matrix, "b": directed}, one),
+                ({"a": weighted}, one),
+                ({"a": apart}, {"model": "relational_clusters"}),
                 ({"a": matrix[:8]}, {}),
                 ({"a": sparse.eye_array(9)}, {}),
             ):

@@ -394,7 +394,9 @@ def test_of_many_pairs_the_likeliest_are_written(tmp_path, monkeypatch):
     pairs = len(pd.read_csv(result.write(tmp_path) / "match_a_b_2.csv", index_col=0).stack())
     assert (tmp_path / "match_probability.png").exists()
     monkeypatch.setattr("pm_match.front.write._MOST_PAIRS", pairs - 1)
+    (tmp_path / "match_probability.png").unlink()
     result.write(tmp_path, force=True)
+    assert (tmp_path / "match_probability.png").exists()
     found = pd.read_csv(tmp_path / "match_a_b_2.csv")
     assert [*found] == ["object", "partner", "probability"]
 

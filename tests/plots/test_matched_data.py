@@ -85,11 +85,9 @@ def test_values_about_a_mean_keep_their_order_in_grey_and_their_sign_in_colour()
 
 def test_names_of_objects_have_room_beside_panels_of_many_domains():
     names = [f"domain {k}" for k in range(12)]
+    values = np.random.default_rng(0).normal(size=(15, 4))
     tables = {
-        name: pd.DataFrame(
-            np.random.default_rng(0).normal(size=(15, 4)), [f"{name} object {i}" for i in range(15)]
-        )
-        for name in names
+        name: pd.DataFrame(values, [f"{name} has object {i}" for i in range(15)]) for name in names
     }
     labels = {name: np.arange(15) % 4 for name in names}
     with warnings.catch_warnings():
