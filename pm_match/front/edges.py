@@ -31,7 +31,8 @@ def look_at_networks(
     if isinstance(options.get("types"), str):
         options["types"] = [options["types"]]
     graphs = [own for own in given.values() if is_graph(own)]
-    if graphs and not any(_sides(graph) for graph in graphs) and "types" not in options:
+    alone = len(options.get("types") or (1,)) == 1
+    if graphs and alone and not any(_sides(graph) for graph in graphs):
         undirected = not any(graph.is_directed() for graph in graphs)
         options.setdefault("symmetric" if undirected else "one_mode", True)
     types = options.get("types")

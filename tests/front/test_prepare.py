@@ -789,6 +789,17 @@ class TestGraphs:
         index, values = found.data["g"].index, found.data["g"].values
         assert dict(zip(map(tuple, index.tolist()), values, strict=True)) == {(0, 1): 1, (1, 0): 3}
 
+    def test_one_type_may_be_named(self):
+        graph = Graph([("b", "a"), ("c", "a")])
+        for types, symmetric in (("person", True), (["person"], True), (["boss", "clerk"], None)):
+            found = pmm.prepare({"g": graph}, types=types)
+            assert found.options.get("symmetric") is symmetric
+            assert found.declare()
+        graph = Graph([("b", "a"), ("c", "a"), ("a", "c")], directed=True)
+        found = pmm.prepare({"g": graph}, types="person")
+        assert found.options["one_mode"]
+        assert found.declare()
+
     def test_two_sides(self):
         sides = {"f": 1, "u": 0, "g": 1}
         graph = Graph([("f", "u"), ("u", "g")], sides=sides)
