@@ -199,7 +199,7 @@ def _dates(name: Any, seen: pd.Series) -> str:
         day_first, month_first = (bool((parts[k].astype(int) > 12).any()) for k in (0, 2))
         options = "" if month_first else ", dayfirst=True"
         if not day_first and not month_first and parts[1].iloc[0] == "/":
-            hint = "; leave dayfirst if months come first"
+            hint = "; leave out dayfirst if months come first"
     elif _ZONE.search(str(one)):
         options, zone = ", utc=True", ', tz="UTC"'
     days = f"(pd.to_datetime({column}{options}) - pd.Timestamp(2000, 1, 1{zone})).dt.days"

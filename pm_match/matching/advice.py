@@ -40,7 +40,7 @@ def convergence_advice(
     """Say whether the chains agree.
 
     `chains`: as in `Diagnosis`; `high`: what `not_agreed` gives, as of the other parameters;
-    `unbounded`: what is said of chains whose density has no bound, which no other is below.
+    `unbounded`: what is said of chains whose density has no bound, so that log joints tell nothing.
     """
     n_chains = len(chains)
     found = list(unbounded)

@@ -183,7 +183,7 @@ def test_dates_beside_what_is_none_are_refused_as_such(other):
 
 
 def test_what_dates_and_times_mean_is_asked_where_it_is_not_told():
-    with pytest.raises(TypeError, match=r"dayfirst=True.*; leave dayfirst if months come first"):
+    with pytest.raises(TypeError, match=r"dayfirst=True.*; leave out dayfirst if months come f"):
         look(DAYS[:9].dt.strftime("%d/%m/%Y"))
     frame = pd.DataFrame({"x": [time(1, 0, k) for k in range(9)]})
     with pytest.raises(TypeError, match=r"dates or times\. Make a number of it") as refused:
