@@ -30,7 +30,8 @@ _MOST_CATEGORIES, _MOST_WORDS = 30, 4
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}")
 _ZONE = re.compile(r":\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
 # Numbers with decimal commas, thousands apart, or a unit that goes before or after them.
-_NUMBER = re.compile(r"([€$£]\s*)?[+-]?\d+([.,'’\s]\d{3})*([.,]\d+)?(\s*[€$£%])?")
+_THOUSANDS = r"(0|[1-9]\d{0,2})([.,'’\s]\d{3})+"
+_NUMBER = re.compile(rf"([€$£]\s*)?[+-]?({_THOUSANDS}|\d+)([.,]\d+)?(\s*[€$£%])?")
 _ID = re.compile(r"(?i)(.*[_ .-])?(id|ids|key|uuid|guid|sku|ean|isbn|nr|no|index|unnamed.*)")
 # From so many rows on, 1, 2, 3, … is no coincidence.
 _LEAST_COUNTED = 8

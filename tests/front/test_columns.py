@@ -82,6 +82,7 @@ def test_what_names_objects_is_offered_and_never_used_silently():
         "a text of its own for every object; if it names them, say id='x'",
         True,
     )
+    assert look([f"030 {i} 456" for i in range(100, 100 + N)]).use == LEFT_OUT  # of telephones
     assert look(np.arange(7, 7 + N)).use == LEFT_OUT  # 7, 8, 9, …
     for name in ("id", "ID", "user_id", "SKU", "Unnamed: 0", "order no", "index"):
         assert look(WHOLE, name) == Column(
