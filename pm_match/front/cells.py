@@ -13,10 +13,7 @@ _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 # Endings of compressed files, which pandas reads.
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 # Endings of files that are no text with commas.
-_OTHERS = (
-    *(".parquet", ".feather", ".xlsx", ".xls", ".ods", ".json", ".pkl", ".npy", ".h5", ".h5ad"),
-    ".nc",
-)
+_OTHERS = re.compile(r"\.(parquet|feather|xlsx?|ods|json|pkl|npy|h5|h5ad|nc)")
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null"]
 
 
@@ -26,7 +23,7 @@ class InputError(ValueError):
 
 def read_cells(file: Path) -> pd.DataFrame:
     """Read all cells as stripped text: the header is row 0 and the index counts rows from 1."""
-    if _uncompressed(file).suffix.lower() in _OTHERS:
+    if _OTHERS.fullmatch(_uncompressed(file).suffix.lower()):
         raise InputError(
             f"{file}: expected text with commas between cells (CSV); found a file that ends in "
             f"{file.name.removeprefix(stem(file))!r}: read it with pandas, or save it as CSV"
