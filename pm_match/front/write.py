@@ -23,6 +23,8 @@ from pm_match.report.csv import write_csv
 _TOP = 10
 # Pairs of objects above which their matrices are not written.
 _MOST_PAIRS = 4_000_000
+# Domains above which nobody looks at every pair of them.
+_MOST_DOMAINS = 12
 # Bytes of a file's name that all file systems take, and letters that are kept of a longer one.
 _LONGEST, _KEPT = 200, 40
 _FIGURES = ("alluvial", "networks", "match_probability", "clusters", "trace", "log_joint")
@@ -145,7 +147,8 @@ def _figures(result: Any) -> Iterator[tuple[str, Any]]:
             own = titled(result.labels, sides)
             yield "networks", plots.plot_networks(own, drawable, types=prepared.options["types"])
     else:
-        yield "match_probability", plots.plot_match_matrix(result.shown, labels=labels)
+        if len(labels.data_vars) <= _MOST_DOMAINS:
+            yield "match_probability", plots.plot_match_matrix(result.shown, labels=labels)
         if drawable is not None:
             yield "clusters", plots.plot_clusters(labels, drawable)
     if result.idata["posterior"].sizes["draw"] > 1:

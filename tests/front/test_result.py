@@ -397,6 +397,10 @@ def test_of_many_pairs_the_likeliest_are_written(tmp_path, monkeypatch):
     (tmp_path / "match_probability.png").unlink()
     result.write(tmp_path, force=True)
     assert (tmp_path / "match_probability.png").exists()
+    monkeypatch.setattr("pm_match.front.write._MOST_DOMAINS", 1)
+    (tmp_path / "match_probability.png").unlink()
+    result.write(tmp_path, force=True)
+    assert not (tmp_path / "match_probability.png").exists()
     found = pd.read_csv(tmp_path / "match_a_b_2.csv")
     assert [*found] == ["object", "partner", "probability"]
 
