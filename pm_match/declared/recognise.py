@@ -100,6 +100,8 @@ class LikelihoodCandidate:
         climbed = [rv for rv in context.model.free_RVs if rv.name in parameters or rv in free]
         keys = [context.key(rv) for rv in self.assignments]
         redrawn = rows.redrawn(found)
+        weights = tuple(reading.weights(owner))
+        by_themselves = {one.name for one in weights}
         return Likelihoods(
             clustering=self.clustering,
             assignments=tuple(rv.name for rv in self.assignments),
@@ -112,11 +114,13 @@ class LikelihoodCandidate:
             parameters=parameters,
             climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
             rows=tuple(found),
-            weights=tuple(reading.weights(owner)),
+            weights=weights,
             part_rows=tuple(of_parts),
             part_named=tuple(of_several),
             redrawn=tuple(redrawn),
-            sliced=_sliced(redrawn, reading.points[0]),
+            sliced=_sliced(
+                [one for one in redrawn if not by_themselves & {*one.names}], reading.points[0]
+            ),
             swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
             numbers=reading.numbers(owner),
             all_seen=all(context.is_missing(rv) for rv in free),
@@ -356,7 +360,7 @@ class _Reading:
         """Find probabilities of labels, or of what is observed, that labels choose one of each."""
         places = np.split(np.arange(len(owner)), np.cumsum(self.sizes)[:-1])
         entries = dict(zip(self.factors, places, strict=True))
-        return find_weights(self.context, entries, owner, self.points, self.table)
+        return find_weights(self.context, self.assignments, entries, owner, self.points, self.table)
 
     def numbers(self, owner: NDArray[np.int64]) -> NDArray[np.float64]:
         """Arrange what is observed by object (N, K), where every object has as many numbers.

@@ -1,6 +1,6 @@
 """Probabilities of labels that are not integrated out: which of their numbers labels choose."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log, prod
 
@@ -74,6 +74,7 @@ def log_numbers(value: NDArray, simplex: bool) -> NDArray[np.float64]:
 
 def find_weights(
     context: Context,
+    assignments: Collection[RV],
     entries: Mapping[RV, NDArray[np.int64]],
     owner: NDArray[np.int64],
     points: Sequence[Point],
@@ -84,6 +85,7 @@ def find_weights(
     Parameters
     ----------
     context : Context
+    assignments : collection of variables
     entries : mapping of variables to array
         What depends on labels, and the places of its entries among all.
     owner : (E,) array
@@ -94,10 +96,15 @@ def find_weights(
         From a point to the log densities (T, E) of all entries under each label.
     """
     rng = np.random.default_rng(20130208)
-    for rv in context.model.free_RVs:
+    free, parents = context.model.free_RVs, context.ancestry.parents
+    # One value of many, by which numbers are chosen too, is not seen at a few points.
+    whole = {rv for rv in free if not rv.dtype.startswith("float")} - {*assignments}
+    for rv in free:
         below = context.ancestry.children(rv)
         simplex = DIRICHLET.has(rv) or isinstance(rv.owner.op, StickBreakingWeightsRV)
         if not (simplex or BETA.has(rv)) or not below or not entries.keys() >= {*below}:
+            continue
+        if any(whole & {own, *parents[own]} for own in below):
             continue
         try:
             context.must_be_plain(rv, (SimplexTransform,) if simplex else BETA.transform(rv))
@@ -124,7 +131,7 @@ def find_weights(
                 factors=tuple(own.name for own in below),
                 simplex=simplex,
                 axis=len(shape) - 1 if simplex and in_order else None,
-                free_prior=bool(context.ancestry.parents[rv]),
+                free_prior=bool(parents[rv]),
                 shape=shape,
                 owner=owner[which],
                 cell=cell,

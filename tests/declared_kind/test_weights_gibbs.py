@@ -123,7 +123,10 @@ def weights_of(model) -> list[Weights]:
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
 def test_conditional_is_the_declared_density_as_far_as_weights_enter_it(write):
     model = declared(write)
-    step = next(own for own in pmm.steps(model) if isinstance(own, pmm.WeightsGibbs))
+    steps = pmm.steps(model)
+    step = next(own for own in steps if isinstance(own, pmm.WeightsGibbs))
+    held = [value.name for own in steps for value in own.vars]
+    assert len(held) == len({*held}), "drawn twice"
     found = {own.name: own for own in weights_of(model)}
     assert "w" in found
     key = model.rvs_to_values[model["w"]].name
@@ -166,13 +169,21 @@ def switched():
     counts(pm.Categorical("label", pt.where(pm.Bernoulli("on", 0.5), own[0], own[1]), shape=N))
 
 
+def switched_at_one_of_many():
+    own = pm.Dirichlet("w", np.ones(T), shape=(2, T))
+    at = pm.DiscreteUniform("at", 0, 9)
+    counts(pm.Categorical("label", pt.where(pt.eq(at, 4), own[0], own[1]), shape=N))
+
+
 def used_elsewhere():
     own = pm.Dirichlet("w", np.ones(T), shape=(3, T))
     counts(pm.Categorical("label", own[GROUP]))
     pm.Multinomial("votes", 6, own[0], observed=[1, 2, 3])
 
 
-@pytest.mark.parametrize("write", [bounded, tempered, of_two, switched, used_elsewhere])
+@pytest.mark.parametrize(
+    "write", [bounded, tempered, of_two, switched, switched_at_one_of_many, used_elsewhere]
+)
 def test_other_weights_are_left_to_other_steps(write):
     model = declared(write)
     assert any(isinstance(own, pmm.ClusterGibbs) for own in pmm.steps(model))
