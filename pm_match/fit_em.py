@@ -341,8 +341,8 @@ def _dependency(
 def _must_have_free_weights(clustering: Clustering) -> None:
     if not clustering.weights:
         raise Refusal(
-            f"the weights of {clustering.assignments[0].name!r} are constants, or each object has "
-            "its own: EM would estimate one vector"
+            f"the weights of {clustering.assignments[0].name!r} are constants, or not those of "
+            "all objects: EM would estimate one vector"
         )
 
 

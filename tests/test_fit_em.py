@@ -165,7 +165,7 @@ def test_what_is_not_served_is_refused():
         pmm.models.dependency_clusters({"x": x, "y": y}, 3, weights="uniform"),
         hierarchy_of(weights=lambda: np.array([0.2, 0.3, 0.5])),
     ):
-        refused(uniform, "the weights of '.*' are constants, or each object has its own")
+        refused(uniform, "the weights of '.*' are constants, or not those of all objects")
     network = pmm.models.relational_clusters({"a": np.eye(6, dtype=int)})
     refused(network, "networks are not fitted by EM")
     isometric = pmm.models.projected_clusters({"x": x, "y": y}, 2, 3, projection="isometric")

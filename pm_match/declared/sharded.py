@@ -346,8 +346,9 @@ def _scorers(context: Context, evidence: Likelihoods) -> dict[str, LikelihoodSco
         rv = model[name]
         if name.startswith(WEIGHTS_OF):
             raise UnservedModelError(
-                f"{name}: over shards, expected weights that can be integrated out, as those of "
-                "pm.StickBreakingWeights, pm.Dirichlet or constants; found others"
+                f"{name}: over shards, expected weights that can be integrated out, as a "
+                "pm.StickBreakingWeights, a pm.Dirichlet or constants that all objects of the same "
+                "clusters have; found others"
             )
         if rv not in model.observed_RVs:
             raise UnservedModelError(
