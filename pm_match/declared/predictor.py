@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import log
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,12 @@ from pymc.model.core import Model
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.row_densities import RowDensities
 from pm_match.declared.state import LikelihoodState
-from pm_match.declared.weights import log_numbers
 from pm_match.prediction.predictor import NewTables, Place, Predictor, coords
 from pm_match.reading import as_read
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.own_weights import WEIGHTS_OF
+from pm_match.reading.owners import close
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import natural_function
 from pm_match.tables.domains import as_new_columns
 
 
@@ -37,13 +35,7 @@ class LikelihoodPredictor(Predictor):
         }
         self._observed = {rv.name for rv in model.observed_RVs} & {*evidence.factors}
         self._potentials = {rv.name for rv in model.potentials} & {*evidence.factors}
-        self._weights = {
-            name: own
-            for own in evidence.weights
-            for name in own.factors
-            if name.startswith(WEIGHTS_OF)
-        }
-        self._natural = natural_function(model, [own.name for own in self._weights.values()])
+        self._state = state
         self._rows: dict[str, RowDensities] = {}
         self._point: Mapping[str, NDArray] = {}
 
@@ -56,28 +48,20 @@ class LikelihoodPredictor(Predictor):
             return []
         found = [n for n, own in self._assignments.items() if place.assignment.name in own]
         for name in found:
-            if name in self._potentials and self._common(place, name) is None:
-                raise UnservedModelError(
-                    f"new objects of domain {place.domain!r}: expected clusters that depend on "
-                    f"what is observed alone; found {name!r}, which is not known of new objects"
-                )
+            if name in self._potentials and not name.startswith(WEIGHTS_OF):
+                raise _not_known(place, name)
         return [name for name in found if name in self._observed]
-
-    def _common(self, place: Place, factor: str) -> NDArray[np.int32] | None:
-        """Return the places (T,) of weights that all objects of an assignment have, if any."""
-        weights, first = self._weights.get(factor), place.first
-        objects = range(first, first + place.assignment.n_objects)
-        return None if weights is None else weights.common(objects)
 
     def log_weights(self, place: Place) -> NDArray[np.float64] | float:
         """Log weights (T,) that all objects of an assignment have, relative to equal ones."""
         total: NDArray[np.float64] | float = 0.0
-        values = self._natural(self._point)
-        for (factor, own), value in zip(self._weights.items(), values, strict=True):
-            cell = self._common(place, factor)
-            if place.clustering == self._evidence.clustering and cell is not None:
-                logs = log_numbers(value, own.simplex)
-                total = total + logs.ravel()[cell] + log(own.shape[-1])
+        if place.clustering == self._evidence.clustering:
+            for name, own in self._assignments.items():
+                if name.startswith(WEIGHTS_OF) and place.assignment.name in own:
+                    entries = self._state.entries_of(name, self._point)
+                    if not close(entries, entries[:, :1]).all():
+                        raise _not_known(place, name)
+                    total = total + entries[:, 0]
         return total
 
     def read(
@@ -128,6 +112,13 @@ class LikelihoodPredictor(Predictor):
                 worth = np.where(holes.reshape(n, -1), 0.0, worth)
             found[:, label] = worth.sum(axis=1)
         return found
+
+
+def _not_known(place: Place, name: str) -> UnservedModelError:
+    return UnservedModelError(
+        f"new objects of domain {place.domain!r}: expected clusters that depend on what is "
+        f"observed alone; found {name!r}, which is not known of new objects"
+    )
 
 
 def _read(

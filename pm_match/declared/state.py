@@ -53,9 +53,13 @@ class LikelihoodAccess:
         Return `which` (E,): which of all entries these are.
         """
         entered = tuple(self._densities.entered(keys))
-        if entered not in self._some:
-            self._some[entered] = self._densities.only(entered).compiled(*self._way)
-        return self._some[entered], np.repeat(entered, self._evidence.sizes)
+        return self.entries_of(entered), np.repeat(entered, self._evidence.sizes)
+
+    def entries_of(self, which: tuple[bool, ...]) -> Entries:
+        """Compile the entries of some of the factors."""
+        if which not in self._some:
+            self._some[which] = self._densities.only(which).compiled(*self._way)
+        return self._some[which]
 
     @cached_property
     def log_touched(self) -> Callable[[Any], float]:
@@ -125,6 +129,11 @@ class LikelihoodState(EvidenceState):
         entries = self.access.entries(point, self._labels)
         self.term.worth[:, 1 : len(entries) + 1] = self._owned.total(entries)
         self.term.constant[0] = self._owned.constant(entries)
+
+    def entries_of(self, factor: str, point: Point) -> NDArray[np.float64]:
+        """Evaluate the entries (T, n) of a factor at a point, under each label."""
+        which = tuple(name == factor for name in self.evidence.factors)
+        return self.access.entries_of(which)(point, self._labels)
 
     def by_label(
         self, keys: Collection[str]

@@ -34,7 +34,6 @@ class Weights:
     """
 
     name: str
-    factors: tuple[str, ...]  # what it enters
     simplex: bool  # whether it is an array of vectors, not of probabilities
     # the axis along which its numbers are those of all labels, in order; None if there is none
     axis: int | None
@@ -51,11 +50,6 @@ class Weights:
         """Count how many labels (N,) choose each number: (..., C)."""
         chosen = self.cell[np.arange(len(self.owner)), labels[self.owner]]
         return np.bincount(chosen, minlength=prod(self.shape)).reshape(self.shape)
-
-    def common(self, objects: range) -> NDArray[np.int32] | None:
-        """Return the places (T,) that labels of any of some objects choose; None if they differ."""
-        cell = self.cell[(objects.start <= self.owner) & (self.owner < objects.stop)]
-        return cell[0] if len(cell) == len(objects) and (cell == cell[0]).all() else None
 
     def log_density(self, value: NDArray, point: Point, labels: NDArray[np.int64]) -> float:
         """Log density of a value of the variable at a point, and of the labels (N,) given it."""
@@ -128,7 +122,6 @@ def find_weights(
             in_order = n == cell.shape[1] and (cell % n == np.arange(n)).all()
             yield Weights(
                 name=rv.name,
-                factors=tuple(own.name for own in below),
                 simplex=simplex,
                 axis=len(shape) - 1 if simplex and in_order else None,
                 free_prior=bool(parents[rv]),

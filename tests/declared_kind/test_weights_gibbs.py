@@ -277,9 +277,26 @@ def test_weights_of_groups_are_named_with_the_clusters():
     np.testing.assert_allclose(named["w"].sum(axis=-1), 1.0)
 
 
-def test_new_objects_have_the_weights_of_their_table():
-    model = declared(of_their_own)
-    for domain, name in (("label", "w"), ("other", "other_w")):
+def of_other_kinds():
+    """As of tables, of weights that are not drawn by `WeightsGibbs`."""
+    rate, first = pm.Gamma("rate", 2.0, 0.5, shape=T), pm.Beta("sticks", 1.0, 2.0, shape=T - 1)
+    rests = pt.concatenate([[1.0], pt.cumprod(1.0 - first)])
+    weights = {
+        "label": pt.concatenate([first, [1.0]]) * rests,
+        "other": pt.constant([0.2, 0.3, 0.5]),
+    }
+    for name, own in weights.items():
+        own = pm.Categorical(name, pm.Deterministic(f"w_{name}", own), shape=N)
+        pm.Poisson(f"x_{name}", rate[own], observed=COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("write", "names"),
+    [(of_their_own, ["w", "other_w"]), (of_other_kinds, ["w_label", "w_other"])],
+)
+def test_new_objects_have_the_weights_of_their_table(write, names):
+    model = declared(write)
+    for domain, name in zip(["label", "other"], names, strict=True):
         place = find_place(read(model), domain)
         predictive = Predictive(model, place.component)
         point = testing.random_point(model, np.random.default_rng(0), testing.collapsed_of(model))
