@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pymc.sampling import mcmc
 from scipy import stats
 from scipy.special import gammaln
 
@@ -260,6 +261,13 @@ def test_law_of_clusters_of_tables_with_weights_each():
     same = found["label_a"].to_numpy()[..., :, None] == found["label_b"].to_numpy()[..., None, :]
     np.testing.assert_allclose(same.mean(axis=(0, 1)), expected, atol=0.03)
     assert len({found[f"label_{name}"].attrs[SET] for name in "ab"}) == 1
+
+
+def test_plain_pymc_takes_the_steps_where_weights_are_drawn():
+    model = declared(by_group)
+    with model:
+        _, chosen = mcmc.assign_step_methods(model)
+    assert {pmm.ClusterGibbs, pmm.WeightsGibbs} == chosen.keys()
 
 
 def test_a_chain_stops_where_the_weights_have_another_prior(monkeypatch):
