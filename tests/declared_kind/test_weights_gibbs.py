@@ -277,6 +277,14 @@ def test_a_chain_stops_where_the_weights_have_another_prior(monkeypatch):
         few_draws(declared(by_group))
 
 
+def test_a_weight_too_small_for_a_float_is_said():
+    model = declared(by_group_of_any_size)
+    step = next(own for own in pmm.steps(model) if isinstance(own, pmm.WeightsGibbs))
+    point = model.initial_point(0) | {"concentration_log__": np.array(-9.0)}
+    with pytest.warns(UserWarning, match=r"a weight in 'w' is too small .*: give the prior larger"):
+        step.step(point)
+
+
 def test_weights_of_groups_are_named_with_the_clusters():
     found = few_draws(declared(by_group), draws=40)
     labels = pmm.partition_estimate(found)
