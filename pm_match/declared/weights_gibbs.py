@@ -22,14 +22,16 @@ class WeightsGibbs(PartitionStep):
         n_{gt} = \#\{i : g(i) = g,\, s_i = t\}
 
     as of topics of documents (J. Pritchard, M. Stephens & P. Donnelly 2000, "Inference of
-    population structure using multilocus genotype data", Genetics 155, appendix). Beta
-    probabilities of two labels, likewise. The parameters :math:`a_g` may be anything.
+    population structure using multilocus genotype data", Genetics 155, appendix). Likewise
+    `StickBreakingWeights`, stick by stick (see `numerics.stick_breaking`), and Beta probabilities
+    of two labels. The parameters of their priors may be anything.
 
     Parameters
     ----------
     vars : sequence of variables
-        Free Dirichlet or Beta variables that enter nothing but the probabilities of labels, or of
-        what is observed, of which every object's label chooses one number.
+        Free Dirichlet, `StickBreakingWeights` or Beta variables that enter nothing but the
+        probabilities of labels, or of what is observed, of which every object's label chooses one
+        number.
     model, rng : optional
         As of `ClusterGibbs`.
 
