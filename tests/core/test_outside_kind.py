@@ -204,11 +204,3 @@ def test_clusters_whose_weights_are_alike_exchange_their_labels(n_clusters):
         observed = np.array([[0], [40], [200], [600]])[:n_clusters]
         pm.Poisson("x", rates[cluster], observed=observed)
     testing.check_law(model, seed=1, n_sweeps=20_000)
-
-
-def test_draws_of_nothing_are_not_checked():
-    with pm.Model() as model:
-        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=3)
-        pm.StudentT("x", 4.0, pm.Normal("mean", shape=2)[cluster], observed=[0.1, 1.0, 3.0])
-    with pytest.raises(ValueError, match="expected parameters that are integrated out; found none"):
-        testing.check_draws(model)

@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
+from pm_match import testing
 from pm_match.declared import recognise as declared_reading
 from pm_match.declared.parts import Likelihoods
 from pm_match.reading import label_tables, read
@@ -373,3 +374,11 @@ def test_conditions_are_asked_entry_by_entry():
     state.load(point, [np.zeros(N, int)])
     found = state.scores(0, 0)[:-1]
     np.testing.assert_allclose(found, [3 * np.log(0.5), -np.inf, 3 * np.log(0.9)])
+
+
+def test_draws_of_nothing_are_not_checked():
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=3)
+        pm.StudentT("x", 4.0, pm.Normal("mean", shape=2)[cluster], observed=[0.1, 1.0, 3.0])
+    with pytest.raises(ValueError, match="expected parameters that are integrated out; found none"):
+        testing.check_draws(model)
