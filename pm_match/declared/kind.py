@@ -1,10 +1,14 @@
 """Any likelihood as a kind of evidence."""
 
+from typing import Any
+
 from pymc.model.core import Model
 
+from pm_match.clusters.evidence import Site
 from pm_match.declared import search
 from pm_match.declared.cluster_slice import ClusterSlice
-from pm_match.declared.parts import Likelihoods
+from pm_match.declared.pair_state import PairAccess, PairState
+from pm_match.declared.parts import Likelihoods, PairLikelihoods, Sampled
 from pm_match.declared.predictor import LikelihoodPredictor
 from pm_match.declared.recognise import likelihood_candidates
 from pm_match.declared.sharded import ShardedLikelihoods
@@ -24,17 +28,36 @@ class AnyLikelihood(Kind):
     searches_all = True
     steps = (WeightsGibbs, ClusterSlice)
     candidates = staticmethod(likelihood_candidates)
-    state = LikelihoodState
-    predictor = LikelihoodPredictor
-    sharded = ShardedLikelihoods
 
     def claims(self, context: Context, rv: RV) -> bool:
         """Whether anybody does: it is asked last."""
         return True
 
-    def access(self, evidence: Likelihoods, model: Model) -> LikelihoodAccess:
+    def access(self, evidence: Sampled, model: Model) -> LikelihoodAccess | PairAccess:
         """Compile the table."""
+        if isinstance(evidence, PairLikelihoods):
+            return PairAccess(model, evidence)
+        assert isinstance(evidence, Likelihoods)
         return LikelihoodAccess(model, evidence)
+
+    def state(self, evidence: Sampled, site: Site, access: Any) -> LikelihoodState | PairState:
+        """Make a table."""
+        if isinstance(evidence, PairLikelihoods):
+            return PairState(evidence, site, access)
+        assert isinstance(evidence, Likelihoods)
+        return LikelihoodState(evidence, site, access)
+
+    def predictor(self, model: Model, evidence: Sampled, state: Any) -> LikelihoodPredictor | None:
+        """Predict objects with labels of their own alone."""
+        if isinstance(evidence, Likelihoods):
+            return LikelihoodPredictor(model, evidence, state)
+        return None
+
+    def sharded(self, model: Model, evidence: Sampled, component: Component):
+        """Serve objects with labels of their own alone."""
+        if isinstance(evidence, Likelihoods):
+            return ShardedLikelihoods(model, evidence, component)
+        return None
 
     def search(self, component: Component):
         """Climb labels and parameters in turn."""

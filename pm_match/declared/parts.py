@@ -6,11 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.checks import lacking
 from pm_match.declared.weights import Weights
 from pm_match.reading.evidence import Evidence
 
 # Numbers a label whose parameters are drawn one number at a time.
 MOST_SLICED = 32
+# Tables of log densities have at most so many: half a gigabyte, of which reading holds a few.
+MOST_CELLS = 2**25
+# A table of more cells than this is worth the seconds that it takes to compile it well.
+LARGE = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,27 +56,53 @@ class LabelRows:
         return self.written(point, rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Likelihoods(Evidence):
-    """Factors of the declared density whose entries depend on the labels of one object each."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sampled(Evidence):
+    """Factors of the declared density whose parameters are not integrated out."""
 
     kind = "declared"
     anchored = True
 
-    clustering: int  # the number of the clustering in its component
-    # assignments, factors: all of the clustering; variables and potentials in their entries' order
+    # assignments, factors: all of the clusterings; variables and potentials in their entries' order
     assignments: tuple[str, ...]
     factors: tuple[str, ...]
     sizes: tuple[int, ...]  # numbers of entries of the factors
-    truncation: int
-    # (E,): object of every entry, numbered assignment after assignment; -1 if no label changes it
-    owner: NDArray[np.int64]
     batch: int
     conditions: bool  # how entries are compiled (see `reading.label_tables`)
     # free variables that the factors depend on, or that labels have rows of
     parameters: tuple[str, ...]
     # of these, and of factors that are free variables, what a search climbs
     climbed: tuple[str, ...]
+    all_seen: bool  # whether no factor is a free variable, missing values apart
+
+    @property
+    def names(self) -> list[str]:
+        """Nothing is integrated out."""
+        return []
+
+    @property
+    def searchable(self) -> bool:
+        """Not where the scale of what is free could be climbed to nothing."""
+        return self.all_seen
+
+    @property
+    def handed_on(self) -> list[str]:
+        """The labels that a search finds mean little without their parameters."""
+        return list(self.parameters)
+
+    def numbers_of(self, clustering: int) -> NDArray[np.float64]:
+        """Return what is observed of the objects of a clustering (N, K) to start from."""
+        raise lacking(self, "numbers_of")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Likelihoods(Sampled):
+    """Factors of the declared density whose entries depend on the labels of one object each."""
+
+    clustering: int  # the number of the clustering in its component
+    truncation: int
+    # (E,): object of every entry, numbered assignment after assignment; -1 if no label changes it
+    owner: NDArray[np.int64]
     rows: tuple[LabelRows, ...]  # what labels have of them
     # what the labels of one part have, if labels are joint: the title of its clusters, and the rows
     part_rows: tuple[tuple[str, LabelRows], ...]
@@ -85,12 +116,6 @@ class Likelihoods(Evidence):
     swappable: bool
     # (N, K): what is observed of every object, for a start, NaN where nothing is. K may be 0.
     numbers: NDArray[np.float64]
-    all_seen: bool  # whether no factor is a free variable, missing values apart
-
-    @property
-    def names(self) -> list[str]:
-        """Nothing is integrated out."""
-        return []
 
     @property
     def has_weights(self) -> bool:
@@ -98,14 +123,13 @@ class Likelihoods(Evidence):
         return bool(self.weights)
 
     @property
-    def searchable(self) -> bool:
-        """Not where the scale of what is free could be climbed to nothing."""
-        return self.all_seen
-
-    @property
     def exchangeable(self) -> bool:
         """Whether labels may be swapped, with their rows."""
         return self.swappable
+
+    def numbers_of(self, clustering: int) -> NDArray[np.float64]:
+        """Return `numbers`."""
+        return self.numbers
 
     @property
     def relabelled(self) -> list[str]:
@@ -127,7 +151,43 @@ class Likelihoods(Evidence):
         """What the labels of one part have."""
         return {name: title for title, rows in self.part_rows for name in rows.names}
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairLikelihoods(Sampled):
+    """Factors of the declared density, entries of which depend on the labels of two objects each.
+
+    Objects are numbered assignment after assignment, of one clustering after the other.
+    """
+
+    among: tuple[int, ...]  # the numbers of the clusterings in their component
+    truncations: tuple[int, ...]  # of each
+    ends: NDArray[np.int64]  # where the objects of the second and of later clusterings begin
+    # (E, 2): objects of every entry; -1 for the second if there is one only, or for both
+    owners: NDArray[np.int64]
+    second: tuple[bool, ...]  # of every place where labels enter: whether they are the second's
+    axes: dict[str, dict[int, int]]  # parameters: the clustering whose labels number an axis
+    numbers: tuple[NDArray[np.float64], ...]  # of each clustering, as of `Likelihoods`
+
     @property
-    def handed_on(self) -> list[str]:
-        """The labels that a search finds mean little without their parameters."""
-        return list(self.parameters)
+    def clusterings(self) -> tuple[int, ...]:
+        """All that its entries depend on labels of."""
+        return self.among
+
+    @property
+    def exchangeable(self) -> bool:
+        """Parameters do not go with labels yet."""
+        return False
+
+    @property
+    def relabelled(self) -> list[str]:
+        """What labels number entries of."""
+        return [*self.axes]
+
+    @property
+    def of_clusters(self) -> dict[str, dict[int, int]]:
+        """What labels number entries of."""
+        return self.axes
+
+    def numbers_of(self, clustering: int) -> NDArray[np.float64]:
+        """Return the `numbers` of a clustering."""
+        return self.numbers[self.among.index(clustering)]

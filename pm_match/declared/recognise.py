@@ -6,42 +6,42 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
-from pm_match.declared.parts import MOST_SLICED, LabelRows, Likelihoods
-from pm_match.declared.rows import Response, RowReader, given
+from pm_match.declared.pairs import read_pairs
+from pm_match.declared.parts import MOST_CELLS, MOST_SLICED, LabelRows, Likelihoods, PairLikelihoods
+from pm_match.declared.rows import Response, RowReader
+from pm_match.declared.trial_points import best_way, inside, points_inside
 from pm_match.declared.weights import Weights, find_weights
-from pm_match.reading.ancestry import RV, Refusal, names
+from pm_match.reading.ancestry import RV, Refusal, connected, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, random_point
-from pm_match.reading.label_tables import LabelDensities, lacks_transform, prior_draws
-from pm_match.reading.owners import check_owners, close, each_label, find_owners, mixed_labels
+from pm_match.reading.label_tables import LabelDensities
+from pm_match.reading.owners import check_owners, each_label, find_owners, mixed_labels
 
 _SEVERAL = (
     "depends on the labels of more than one object; expected every entry of its log density to "
-    "depend on the label of one object (no sums over objects, no chains of states), or a network "
-    "all of whose parameters (of normal values, mean and precision) are entries of a matrix that "
-    "two labels choose"
+    "depend on the label of one object, or of two of which one has several partners (no sums over "
+    "objects, no chains of states)"
 )
-# Tables of log densities have at most so many: half a gigabyte, of which reading holds a few.
-MOST_CELLS = 2**25
+
+
+class _SeveralError(Refusal):
+    """An entry of a log density depends on the labels of more than one object."""
+
+
 # Random labels at which they are held against the table: entries, and rows of labels, at a point.
 _RANDOM_CELLS, _MOST_ROWS = 2**17, 128
 # How far from all else a point is where rows are, too.
 _FAR = 3.5
-# Draws among which are large and small whole numbers.
-_DRAWS = 100
-# Points near the start, where what the data allow is likelier than far from it.
-_NEAR = 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodCandidate:
-    """Factors of the declared density that depend on the labels of a clustering."""
+    """Factors of the declared density that depend on the labels of some clusterings."""
 
-    clustering: int
-    assignments: list[RV]  # all of the clustering
+    among: list[int]
+    assignments: list[RV]  # all of the clusterings
     factors: list[RV]  # observed and free variables, and potentials
 
     @property
@@ -56,23 +56,28 @@ class LikelihoodCandidate:
 
     def verified(
         self, context: Context, clusterings: Sequence[ClusteringCandidate], check: DensityCheck
-    ) -> Likelihoods:
+    ) -> Likelihoods | PairLikelihoods:
         """Find whose every entry is, and what labels have of the parameters."""
-        flags = clusterings[self.clustering].flags
-        if flags:
-            raise Refusal(
-                f"{names(self.factors)}: expected likelihoods of objects that are all relevant; "
-                f"found {names(flags.values())}"
-            )
-        if clusterings[self.clustering].truncation == 1:
-            raise Refusal(
-                f"{names(self.assignments)}: expected two labels or more; found one, which nothing "
-                "depends on"
-            )
+        for own in (clusterings[number] for number in self.among):
+            if own.flags:
+                raise Refusal(
+                    f"{names(self.factors)}: expected likelihoods of objects that are all "
+                    f"relevant; found {names(own.flags.values())}"
+                )
+            if own.truncation == 1:
+                raise Refusal(
+                    f"{names(own.assignments)}: expected two labels or more; found one, which "
+                    "nothing depends on"
+                )
         for rv in self.factors:
             _check_whole(context, rv)
         try:
             return self._read(context, clusterings, check)
+        except _SeveralError as refusal:
+            try:
+                return read_pairs(context, clusterings, self.among, self.factors, check)
+            except Exception as error:
+                raise refusal from error
         except Refusal:
             raise
         except Exception as error:
@@ -83,18 +88,24 @@ class LikelihoodCandidate:
             ) from error
 
     def _read(self, context: Context, clusterings, check: DensityCheck) -> Likelihoods:
-        reading = _Reading(context, self, clusterings[self.clustering].truncation, check)
+        for rv in self.factors if len(self.among) > 1 else ():
+            own = [a for a in self.assignments if a in context.ancestry.parents[rv]]
+            if len({n for n in self.among if {*clusterings[n].assignments} & {*own}}) > 1:
+                raise _SeveralError(f"{rv.name!r} depends on {names(own)}: it {_SEVERAL}")
+        (number,) = self.among
+        clustering = clusterings[number]
+        reading = _Reading(context, self, clustering.truncation, check)
         owner = reading.owners()
         rows = reading.rows(reading.table, reading.truncation)
         found = rows.find()
-        of_parts, of_several = reading.of_parts(clusterings[self.clustering])
-        own = {name for one in [*found, *(one for _, one in of_parts)] for name in one.names}
-        own |= {*of_several}
+        of_parts, of_several = reading.of_parts(clustering)
+        named = {name for one in [*found, *(one for _, one in of_parts)] for name in one.names}
+        named |= {*of_several}
         direct = {p for rv in self.factors for p in context.ancestry.parents[rv]}
         parameters = tuple(
             rv.name
             for rv in context.model.free_RVs
-            if (rv in direct or rv.name in own) and rv not in self.assignments
+            if (rv in direct or rv.name in named) and rv not in self.assignments
         )
         free = [rv for rv in self.factors if rv in context.model.free_RVs]
         climbed = [rv for rv in context.model.free_RVs if rv.name in parameters or rv in free]
@@ -103,7 +114,7 @@ class LikelihoodCandidate:
         weights = tuple(reading.weights(owner))
         by_themselves = {one.name for one in weights}
         return Likelihoods(
-            clustering=self.clustering,
+            clustering=number,
             assignments=tuple(rv.name for rv in self.assignments),
             factors=tuple(rv.name for rv in reading.factors),
             sizes=reading.sizes,
@@ -139,23 +150,18 @@ def likelihood_candidates(
     context: Context, clusterings: Sequence[ClusteringCandidate], values: Sequence[RV]
 ) -> list[LikelihoodCandidate]:
     """Group factors by the clustering whose labels they depend on."""
-    found: dict[int, list[RV]] = {}
+    homes: dict[RV, set[int]] = {}
     for rv in values:
         parents = context.ancestry.parents[rv]
-        homes = [n for n, c in enumerate(clusterings) if parents & {*c.assignments}]
-        if len(homes) > 1:
-            own = [a for n in homes for a in clusterings[n].assignments if a in parents]
-            raise Refusal(f"{rv.name!r} depends on {names(own)}: it {_SEVERAL}")
-        found.setdefault(homes[0], []).append(rv)
-    for number, factors in found.items():
+        homes[rv] = {n for n, c in enumerate(clusterings) if parents & {*c.assignments}}
+    found = []
+    for own, factors in connected(homes):
+        assignments = [rv for number in sorted(own) for rv in clusterings[number].assignments]
         if not any(context.is_seen(rv) for rv in factors):
-            own = clusterings[number].assignments
             free = f"{names(factors, 'is')} free"
-            raise Refusal(f"no observed variable depends on {names(own)}: {free}")
-    return [
-        LikelihoodCandidate(number, clusterings[number].assignments, factors)
-        for number, factors in sorted(found.items())
-    ]
+            raise Refusal(f"no observed variable depends on {names(assignments)}: {free}")
+        found.append(LikelihoodCandidate(sorted(own), assignments, factors))
+    return found
 
 
 def _check_whole(context: Context, rv: RV) -> None:
@@ -183,9 +189,7 @@ class _Reading:
         sizes = [context.shapes[rv.name][0] for rv in self.assignments]
         self.n_objects, self._ends = int(sum(sizes)), np.cumsum(sizes)[:-1]
         rng = np.random.default_rng(20130205)
-        self.points = [_inside(context, rng, p) for p in check.points]
-        self.points.append(point_inside(context, rng))
-        self._switch(rng)
+        self.points = points_inside(context, rng, check, self.assignments)
         densities = LabelDensities(context.model, candidate.factors, self.assignments)
         self.factors = densities.factors
         nobody = np.zeros(self.n_objects, np.int64)
@@ -195,41 +199,8 @@ class _Reading:
         self._check_labels(densities)
         self.labels = each_label(truncation, self.n_objects)
         self.some_labels = mixed_labels(rng, truncation, self.n_objects)
-        self.way = self._best_way(densities)
+        self.way = best_way(densities, self.points, self.split(self.some_labels[[0, -1]]))
         self._entries = densities.compiled(*self.way)
-
-    def _switch(self, rng: np.random.Generator) -> None:
-        """Let all switches be on at the first of the points, and off at the second.
-
-        And other whole numbers, as of a change point, large at the first and small at the second.
-        """
-        context, whole = self.context, []
-        for rv in context.model.free_RVs:
-            key = context.key(rv)
-            if rv in self.assignments or rv.dtype.startswith("float") or context.is_missing(rv):
-                continue
-            if isinstance(rv.owner.op, CategoricalRV) and len(context.shapes[rv.name]) == 1:
-                continue  # labels of others
-            if not isinstance(rv.owner.op, BernoulliRV):
-                whole.append(rv)
-                continue
-            drawn = rng.integers(2, size=(len(self.points), *self.points[0][key].shape))
-            drawn[0], drawn[1] = 1, 0
-            for point, own in zip(self.points, drawn, strict=True):
-                point[key] = np.asarray(own, point[key].dtype)
-        if not whole:
-            return
-        try:
-            draw = prior_draws(context.model, whole, given(context, whole))
-            found = [draw(rng, context.start) for _ in range(max(_DRAWS, len(self.points)))]
-        except Exception:
-            return  # some cannot be drawn
-        for key in map(context.key, whole):
-            if all(own[key].shape == self.points[0][key].shape for own in found):
-                drawn = np.array([own[key] for own in found])
-                drawn[:2] = drawn.max(axis=0), drawn.min(axis=0)
-                for point, own in zip(self.points, drawn, strict=False):
-                    point[key] = own
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split labels (..., N) by assignment."""
@@ -270,35 +241,13 @@ class _Reading:
                 f"of {names(self.assignments)}"
             )
 
-    def _best_way(self, densities: LabelDensities) -> tuple[int, bool]:
-        """Choose the fastest way to compile entries that says what the declared graph does.
-
-        Return `batch` and `conditions`, as `LabelDensities.compiled` takes them.
-        """
-        labels = self.split(self.some_labels[[0, -1]])
-        expected = [densities.compiled(1, False)(p, labels) for p in self.points]
-        for conditions in (True, False):
-            batch = densities.batch(conditions, self.points[0], labels)
-            try:
-                entries = densities.compiled(batch, conditions)
-                found = [entries(p, labels) for p in self.points]
-            except Exception:
-                continue
-            # What conditions rule out is impossible, whatever is declared without them.
-            if all(
-                f.shape == e.shape and (close(f, e) | (conditions & np.isneginf(f))).all()
-                for f, e in zip(found, expected, strict=True)
-            ):
-                return batch, conditions
-        return 1, False
-
     def owners(self) -> NDArray[np.int64]:
         """Find the object that owns every entry, and refuse what more than one does."""
         tables = [self.table(point) for point in self.points]
         owner = np.full(tables[0].shape[1], -1)
         for point, table in zip(self.points, tables, strict=True):
             owner = find_owners(partial(self.entries, point), table, owner, self.n_objects)
-            self._refuse(owner == -2, _SEVERAL)
+            self._refuse(owner == -2, _SEVERAL, _SeveralError)
         seen = np.any([np.isfinite(table).any(axis=0) for table in tables], axis=0)
         self._refuse(
             (owner < 0) & ~seen,
@@ -312,7 +261,7 @@ class _Reading:
             drawn = rng.integers(self.truncation, size=(n_rows, self.n_objects))
             labels = np.concatenate([self.some_labels, drawn])
             fine = check_owners(partial(self.entries, point), table, owner, labels)
-            self._refuse(~fine, _SEVERAL)
+            self._refuse(~fine, _SEVERAL, _SeveralError)
         if (owner < 0).all():
             raise Refusal(f"no entry of {names(self.factors)} depends on {names(self.assignments)}")
         return owner
@@ -320,7 +269,7 @@ class _Reading:
     def rows(self, response: Response, n_labels: int) -> RowReader:
         """Make what finds the rows of labels."""
         rng = np.random.default_rng(20130207)
-        wide = _inside(self.context, rng, random_point(rng, self.context, _FAR))
+        wide = inside(self.context, rng, random_point(rng, self.context, _FAR))
         return RowReader(self.context, self.factors, self.points, wide, response, n_labels)
 
     def of_parts(
@@ -390,7 +339,9 @@ class _Reading:
             found.append(table[:, spread > 0.0] / spread[spread > 0.0])
         return np.concatenate([np.empty((self.n_objects, 0)), *found], axis=1)
 
-    def _refuse(self, entries: NDArray[np.bool_], why: str) -> None:
+    def _refuse(
+        self, entries: NDArray[np.bool_], why: str, refusal: type[Refusal] = Refusal
+    ) -> None:
         """Refuse, naming the factor and the place of the first of some `entries` (E,)."""
         if not entries.any():
             return
@@ -398,30 +349,5 @@ class _Reading:
         for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
             if place < size:
                 where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
-                raise Refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
+                raise refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
             place -= size
-
-
-def point_inside(context: Context, rng: np.random.Generator) -> dict[str, NDArray]:
-    """Draw a point near the start, but nothing special, where densities are defined."""
-    return _inside(context, rng, context.near(rng, _NEAR))
-
-
-def _inside(context: Context, rng: np.random.Generator, point) -> dict[str, NDArray]:
-    """Bring values at a random point to where their densities are defined."""
-    model, found = context.model, dict(point)
-    for rv in model.free_RVs:
-        key = context.key(rv)
-        if rv.dtype.startswith("float"):
-            if lacks_transform(model, rv):
-                start = context.start[key]
-                found[key] = np.asarray(start * np.exp(rng.normal(0.0, _NEAR, start.shape)))
-            continue
-        if np.array_equal(point[key], context.start[key]):
-            # What is whole numbers has no other way to be anything else.
-            try:
-                draw = prior_draws(model, [rv], given(context, [rv]))
-                found |= draw(rng, found)
-            except Exception:
-                continue
-    return found

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.declared.parts import Likelihoods
-from pm_match.declared.recognise import point_inside
+from pm_match.declared.trial_points import point_inside
 from pm_match.reading.context import Context
 from pm_match.reading.entering import Marks
 from pm_match.reading.evidence import Point

@@ -11,7 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from pm_match.clusters.cluster_gibbs import random_labels
-from pm_match.declared.parts import Likelihoods
+from pm_match.declared.parts import Sampled
 from pm_match.numerics.k_means import cluster_numbers, k_means
 from pm_match.reading.ancestry import Ancestry
 from pm_match.reading.label_tables import value_gradient
@@ -122,9 +122,9 @@ def _labels(
     component, state = chain.components[number], chain.collapsed(number)
     found = []
     for home, (units, n) in enumerate(zip(state.units, numbers, strict=True)):
-        own = [one for one in component.of(Likelihoods, home) if one.numbers.shape[1]]
-        if own:
-            values = np.concatenate([one.numbers for one in own], axis=1)
+        own = [one.numbers_of(home) for one in component.of(Sampled, home)]
+        if any(one.shape[1] for one in own):
+            values = np.concatenate(own, axis=1)
             seen = np.isfinite(values)
             weight = units.total(seen.astype(float))
             sums = units.total(np.where(seen, values, 0.0))
@@ -141,7 +141,7 @@ class Parameters:
 
     def __init__(self, chain: Chain, component: Component):
         model, ancestry = chain.model, Ancestry(chain.model)
-        evidence = component.of(Likelihoods)
+        evidence = component.of(Sampled)
         ours = {model.values_to_rvs[v].name for step in chain.steps for v in step.vars}
         names = dict.fromkeys(name for own in evidence for name in own.climbed)
         free = [model[name] for name in names if name not in ours]

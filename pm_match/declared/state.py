@@ -12,7 +12,7 @@ from pymc.model.core import Model
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.clusters.sweep import capacity
-from pm_match.declared.parts import Likelihoods
+from pm_match.declared.parts import LARGE, Likelihoods
 from pm_match.declared.rows import Redraw
 from pm_match.declared.term import LabelTable
 from pm_match.reading import as_read
@@ -20,10 +20,6 @@ from pm_match.reading.context import Context
 from pm_match.reading.label_tables import Entries, LabelDensities, value_density
 from pm_match.reading.owners import OTHER_STEPS, Owned, close, each_label
 from pm_match.reading.parts import UnservedModelError
-
-# A table of more cells than this is worth the seconds that it takes to compile it well: one row of
-# labels after the other, since what is compiled takes single rows several times as fast.
-_LARGE = 20_000
 
 
 class LikelihoodAccess:
@@ -35,7 +31,8 @@ class LikelihoodAccess:
         assignments = [model[name] for name in evidence.assignments]
         self.keys = [model.rvs_to_values[rv].name for rv in assignments]
         context = Context.of(model)
-        fast = evidence.truncation * len(evidence.owner) > _LARGE
+        fast = evidence.truncation * len(evidence.owner) > LARGE
+        # What is compiled well takes single rows several times as fast.
         self._way = 1 if fast else evidence.batch, evidence.conditions, fast
         self._densities = LabelDensities(model, factors, assignments)
         self.entries = self._densities.compiled(*self._way)

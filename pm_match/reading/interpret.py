@@ -16,7 +16,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.op import Op
 from pytensor.link.c.op import COp
-from pytensor.scalar.basic import Clip, Identity, Second
+from pytensor.scalar.basic import Cast, Clip, Identity, Second
+from pytensor.scalar.math import Softplus
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -339,6 +340,10 @@ def _elementwise(node: Apply) -> Callable[..., Any] | None:
     if isinstance(op.scalar_op, Clip):
         return partial(_clipped, output.dtype)
     inputs: list[RV] = node.inputs
+    if isinstance(op.scalar_op, Cast) and not inputs[0].dtype.startswith("complex"):
+        return lambda x: np.asarray(x, output.dtype)
+    if isinstance(op.scalar_op, Softplus) and inputs[0].dtype == "float64":
+        return _softplus
     if op.nfunc_spec is None or op.nfunc_spec[1:] != (len(inputs), 1):
         return None
     ready = node.clone()
@@ -366,6 +371,13 @@ def _rows_of_each(x: NDArray, index: NDArray) -> NDArray:
 def _clipped(dtype: str, x: NDArray, low: NDArray, high: NDArray) -> NDArray:
     """Return what is below `low` as that, what is above `high` as that: in this order."""
     return np.where(x < low, low, np.where(x > high, high, x)).astype(dtype, copy=False)
+
+
+def _softplus(x: NDArray) -> NDArray:
+    """Return log(1 + exp(x)), with PyTensor's limits beyond which it is simpler."""
+    plain = np.log1p(np.exp(np.minimum(x, 18.0)))
+    large = np.where(x < 33.3, x + np.exp(-np.maximum(x, 18.0)), x)
+    return np.where(x < -37.0, np.exp(np.minimum(x, 0.0)), np.where(x < 18.0, plain, large))
 
 
 def _second(like: NDArray, value: NDArray) -> NDArray:

@@ -44,8 +44,10 @@ class LabelDensities:
     """Log densities of `factors` as functions of labels, on the scale that is sampled.
 
     `factors`: random variables and potentials that depend on labels; `varied`: observed ones whose
-    values are given with the labels, after these, rather than as observed. It has `factors`: in the
-    order of the entries: potentials last. They do not go to other processes.
+    values are given with the labels, after these, rather than as observed; `by_use`: whether labels
+    are given anew for every place where they enter. It has `factors`: in the order of the entries:
+    potentials last (they do not go to other processes); `uses`: of which assignment every vector of
+    labels that is given has them.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class LabelDensities:
         factors: Sequence[RV],
         assignments: Sequence[RV],
         varied: Sequence[RV] = (),
+        by_use: bool = False,
     ):
         potentials = [rv for rv in factors if rv in model.potentials]
         self.factors = [*(rv for rv in factors if rv not in potentials), *potentials]
@@ -70,10 +73,15 @@ class LabelDensities:
             }
             self._graphs = [*graph_replace(self._graphs, held, strict=True)]
         self._graphs = [_stable(graph) for graph in self._graphs]
-        labels = [*(model.rvs_to_values[rv] for rv in assignments), *stands.values()]
+        labels = [model.rvs_to_values[rv] for rv in assignments]
+        values = {*model.value_vars} - {*labels}
+        self.uses = [*range(len(labels))]
+        if by_use:
+            self._graphs, own = _by_use(self._graphs, labels)
+            self.uses, labels = [labels.index(v) for _, v in own], [stand for stand, _ in own]
+        labels += stands.values()
         self._labels, self._varied = labels, [*stands.values()]
         self._rows = [pt.tensor(dtype=v.dtype, shape=(None,) * (v.ndim + 1)) for v in labels]
-        values = {*model.value_vars} - {*labels}
         self._inputs: list[RV] = [v for v in explicit_graph_inputs(self._graphs) if v in values]
         self._compiled: dict[tuple[int, bool, bool], Entries] = {}
 
@@ -129,6 +137,7 @@ class LabelDensities:
             [*compress(own, which)] for own in (self.factors, self._graphs)
         )
         found._labels, found._varied, found._rows = self._labels, self._varied, self._rows
+        found.uses = self.uses
         found._compiled = {}
         inputs = {*explicit_graph_inputs(found._graphs)}
         found._inputs = [v for v in self._inputs if v in inputs]
@@ -250,6 +259,35 @@ def _unsummed(graph: RV) -> RV:
     entries = [_unsummed(v) for v in node.inputs]
     sums = sum(own is not v for own, v in zip(entries, node.inputs, strict=True))
     return node.op(*entries) if sums == 1 else graph
+
+
+def _by_use(graphs: Sequence[RV], labels: Sequence[RV]) -> tuple[list[RV], list[tuple[RV, RV]]]:
+    """Give labels a variable of its own for every place where they enter the rest of some graphs.
+
+    Return the new graphs; what stands for labels, and for which.
+    """
+    found: list[tuple[RV, RV]] = []
+    pure, done = {*labels}, dict[RV, RV]()
+
+    def own(v: RV) -> RV:
+        """Copy what depends on labels alone, from other labels."""
+        if v in labels:
+            found.append((v.type(), v))
+            return found[-1][0]
+        if v not in pure:
+            return v
+        return v.owner.clone_with_new_inputs([*map(own, v.owner.inputs)]).outputs[v.index]
+
+    for node in toposort(graphs):
+        inside = [v in pure or isinstance(v, Constant) for v in node.inputs]
+        if all(inside) and any(v in pure for v in node.inputs):
+            pure |= {*node.outputs}
+            continue
+        inputs = [own(v) if v in pure else done.get(v, v) for v in node.inputs]
+        if inputs != node.inputs:
+            outputs = node.clone_with_new_inputs(inputs).outputs
+            done |= zip(node.outputs, outputs, strict=True)
+    return [own(v) if v in pure else done.get(v, v) for v in graphs], found
 
 
 def _stable(graph: RV) -> RV:

@@ -47,7 +47,7 @@ def test_scores_are_the_declared_densities(family):
 
 
 def test_scores_of_large_tables(monkeypatch):
-    monkeypatch.setattr(declared_state, "_LARGE", 0)
+    monkeypatch.setattr(declared_state, "LARGE", 0)
     testing.check_scores(declared(FAMILIES["mixture"]), n_points=2)
 
 

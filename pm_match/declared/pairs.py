@@ -1,0 +1,307 @@
+"""Reads likelihoods whose entries depend on the labels of two objects: of edges, for one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from pm_match.declared.parts import LARGE, MOST_CELLS, PairLikelihoods
+from pm_match.declared.trial_points import best_way, points_inside
+from pm_match.reading.ancestry import RV, Refusal, names
+from pm_match.reading.clusterings import ClusteringCandidate
+from pm_match.reading.context import Context
+from pm_match.reading.densities import DensityCheck
+from pm_match.reading.label_tables import LabelDensities
+from pm_match.reading.owners import close, each_label, find_owners
+
+# Places where labels may enter, and random labels of all others at which each is looked at.
+_MOST_USES, _HELD = 16, 2
+# Random labels at which tables are held against the density: entries, and rows, at a point.
+_RANDOM_CELLS, _MOST_ROWS = 2**20, 128
+# Directions of what is observed of pairs that k-means of a start gets.
+_DIRECTIONS = 10
+
+
+def read_pairs(
+    context: Context,
+    clusterings: Sequence[ClusteringCandidate],
+    among: Sequence[int],
+    factors: Sequence[RV],
+    check: DensityCheck,
+) -> PairLikelihoods:
+    """Read factors that depend on the labels of some clusterings, of two objects at most each.
+
+    Raise `Refusal` if an entry depends on more.
+    """
+    return _Reading(context, [clusterings[n] for n in among], factors, check).read(among)
+
+
+class _Reading:
+    """Entries of some factors at points with nothing special about them."""
+
+    def __init__(
+        self,
+        context: Context,
+        clusterings: Sequence[ClusteringCandidate],
+        factors: Sequence[RV],
+        check: DensityCheck,
+    ):
+        self.context = context
+        self.assignments = [rv for own in clusterings for rv in own.assignments]
+        self.home = [n for n, own in enumerate(clusterings) for _ in own.assignments]
+        self.truncations = [own.truncation for own in clusterings]
+        self.n_objects = [context.shapes[rv.name][0] for rv in self.assignments]
+        self.rng = np.random.default_rng(20201205)
+        self.points = points_inside(context, self.rng, check, self.assignments)
+        densities = LabelDensities(context.model, factors, self.assignments, by_use=True)
+        self.factors, self.uses = densities.factors, densities.uses
+        if len(self.uses) > _MOST_USES:
+            raise Refusal(
+                f"{names(self.factors)}: expected labels to enter in at most {_MOST_USES} places; "
+                f"found {len(self.uses)}"
+            )
+        nobody = [np.zeros(self.n_objects[own], np.int64) for own in self.uses]
+        self._shapes = densities.shapes(self.points[0], nobody)
+        self.sizes = tuple(int(np.prod(shape)) for shape in self._shapes)
+        n_cells = max(self.truncations) ** 2 * sum(self.sizes)
+        if n_cells > MOST_CELLS:
+            raise Refusal(
+                f"{names(self.factors)}: expected a table of at most {MOST_CELLS:,} log densities, "
+                f"entries times pairs of labels; found {n_cells:,}"
+            )
+        self.way = best_way(densities, self.points, self._random(2))
+        self._entries = densities.compiled(*self.way, n_cells > LARGE)
+
+    def _random(self, n: int) -> list[NDArray[np.int64]]:
+        """Draw `n` rows of labels for every place where labels enter."""
+        return [
+            self.rng.integers(self.truncations[self.home[own]], size=(n, self.n_objects[own]))
+            for own in self.uses
+        ]
+
+    def read(self, among: Sequence[int]) -> PairLikelihoods:
+        """Find whose labels entries depend on, and what labels number."""
+        owners, second = self._owners()
+        self._check(owners, second)
+        model, parents = self.context.model, self.context.ancestry.parents
+        direct = {p for rv in self.factors for p in parents[rv]} - {*self.assignments}
+        parameters = [rv for rv in model.free_RVs if rv in direct and rv not in self.factors]
+        free = [rv for rv in self.factors if rv in model.free_RVs]
+        axes = {rv.name: self._axes(rv, second) for rv in parameters}
+        objects = np.bincount(self.home, self.n_objects).astype(np.int64)
+        climbed = [rv for rv in model.free_RVs if rv in parameters or rv in free]
+        return PairLikelihoods(
+            assignments=tuple(rv.name for rv in self.assignments),
+            factors=tuple(rv.name for rv in self.factors),
+            sizes=self.sizes,
+            batch=self.way[0],
+            conditions=self.way[1],
+            parameters=tuple(rv.name for rv in parameters),
+            climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
+            all_seen=all(self.context.is_missing(rv) for rv in free),
+            among=tuple(among),
+            truncations=tuple(self.truncations),
+            ends=np.cumsum(objects)[:-1],
+            owners=owners,
+            second=tuple(second.tolist()),
+            axes={name: {a: among[n] for a, n in own.items()} for name, own in axes.items() if own},
+            numbers=self._numbers(owners, objects),
+        )
+
+    # -- whose labels -----------------------------------------------------------------------------
+
+    def _owners(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Find the objects (E, 2) of every entry, and the places where the second's label enters.
+
+        Return `owners`: -1 for none; `second` (P,).
+        """
+        start = np.cumsum([0, *self.n_objects])
+        own = np.array([self._owners_at(place) for place in range(len(self.uses))])
+        own = np.where(own < 0, own, own + start[self.uses][:, None])
+        if (own == -2).any():
+            self._refuse((own == -2).any(axis=0))
+        first, other = np.full((2, own.shape[1]), -1)
+        for entered in own:
+            first = np.where(first < 0, entered, first)
+            new = (entered >= 0) & (entered != first)
+            self._refuse(new & (other >= 0) & (entered != other))
+            other = np.where(new, entered, other)
+        pairs = other >= 0
+        one = (pairs & (own == first)).any(axis=1)
+        two = (pairs & (own == other)).any(axis=1)
+        if (one & two).any():
+            raise Refusal(
+                f"{names(self.factors)}: expected every place where labels enter to be for the "
+                "first objects of all pairs, or for the second ones; found both"
+            )
+        if not pairs.any() or self._one_to_one(first[pairs], other[pairs]):
+            self._refuse(pairs)
+            raise Refusal(f"no entry of {names(self.factors)} depends on two labels")
+        return np.stack([first, other], axis=1), two
+
+    def _one_to_one(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
+        """Whether objects have one partner each: their labels are then better drawn jointly."""
+        distinct = np.unique(np.stack([first, second]), axis=1)
+        return all(len(np.unique(own)) == len(own) for own in distinct)
+
+    def _owners_at(self, place: int) -> NDArray[np.int64]:
+        """Find the object of every entry (E,) whose label enters at one place; -1 none; -2 some."""
+        truncation = self.truncations[self.home[self.uses[place]]]
+        n_objects = self.n_objects[self.uses[place]]
+        owner = np.full(sum(self.sizes), -1)
+        for point in self.points:
+            for _ in range(_HELD):
+                entries = partial(self._at, point, place, self._random(1))
+                table = entries(each_label(truncation, n_objects))
+                owner = find_owners(entries, table, owner, n_objects)
+        return owner
+
+    def _at(self, point, place: int, held: Sequence[NDArray], labels: NDArray) -> NDArray:
+        """Evaluate entries (B, E) at labels (B, N) that enter at one place, all else held."""
+        rows = [np.repeat(own, len(labels), axis=0) for own in held]
+        rows[place] = labels
+        return self._entries(point, rows)
+
+    def _table(self, point, second: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Evaluate entries (T, T, E) for each label of the first object, and of the second."""
+        truncations = [self.truncations[self.home[own]] for own in self.uses]
+        n_objects = [self.n_objects[own] for own in self.uses]
+        return pair_table(self._entries, point, second, truncations, n_objects)
+
+    def _check(self, owners: NDArray[np.int64], second: NDArray[np.bool_]) -> None:
+        """Hold the table against the density at random labels."""
+        n_rows = int(np.clip(_RANDOM_CELLS // max(len(owners), 1), 2, _MOST_ROWS))
+        for point in self.points:
+            table = self._table(point, second)
+            drawn = [
+                self.rng.integers(self.truncations[home], size=(n_rows, n))
+                for home, n in zip(self.home, self.n_objects, strict=True)
+            ]
+            found = self._entries(point, [drawn[own] for own in self.uses])
+            labels = np.concatenate(drawn, axis=1)
+            expected = table[(*pair_labels(labels, owners), np.arange(len(owners)))]
+            self._refuse(~close(found, expected).all(axis=0))
+
+    def _refuse(self, entries: NDArray[np.bool_]) -> None:
+        """Refuse, naming the factor and the place of the first of some `entries` (E,)."""
+        if not entries.any():
+            return
+        place = int(np.flatnonzero(entries)[0])
+        for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
+            if place < size:
+                where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
+                raise Refusal(
+                    f"{rv.name!r}{f'[{where}]' if where else ''} depends on the labels of more "
+                    "than two objects"
+                )
+            place -= size
+
+    # -- what labels have -------------------------------------------------------------------------
+
+    def _axes(self, rv: RV, second: NDArray[np.bool_]) -> dict[int, int]:
+        """Find the clusterings whose labels number axes of a parameter."""
+        key, found = self.context.key(rv), dict[int, int]()
+        before = self._table(self.points[0], second)
+        sides = [self._homes(second, is_second) for is_second in (False, True)]
+        for axis, n in enumerate(np.shape(self.points[0][key])):
+            for home in np.flatnonzero(np.array(self.truncations) == n):
+                if self._numbers_axis(key, axis, before, [home in own for own in sides], second):
+                    found[axis] = int(home)
+                    break
+        return found
+
+    def _homes(self, second: NDArray[np.bool_], is_second: bool) -> set[int]:
+        """Return the clusterings of the first, or of the second, objects of pairs."""
+        both = zip(self.uses, second.tolist(), strict=True)
+        return {self.home[own] for own, which in both if which == is_second}
+
+    def _numbers_axis(
+        self,
+        key: str,
+        axis: int,
+        before: NDArray[np.float64],
+        sides: Sequence[bool],
+        second: NDArray[np.bool_],
+    ) -> bool:
+        """Whether what a parameter has at a place along an axis is for a label of some sides."""
+        here, there = self.points[:2]
+        seen = False
+        for label in (0, here[key].shape[axis] - 1):
+            own = [slice(None)] * here[key].ndim
+            own[axis] = label  # type: ignore[call-overload]
+            value = here[key].copy()
+            value[tuple(own)] = there[key][tuple(own)]
+            changed = ~close(before, self._table({**here, key: value}, second)).all(axis=2)
+            mine = np.zeros_like(changed)
+            # What there is no label for is as of the last.
+            own_rows = slice(label, label + 1 if label + 1 < here[key].shape[axis] else None)
+            mine[own_rows] |= sides[0]
+            mine[:, own_rows] |= sides[1]
+            if (changed & ~mine).any():
+                return False
+            seen |= bool(changed.any())
+        return seen
+
+    def _numbers(
+        self, owners: NDArray[np.int64], objects: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], ...]:
+        """Summarise what is observed of the pairs of every object (N, K), by clustering."""
+        total = int(objects.sum())
+        sums = np.zeros((total, total))
+        place = 0
+        for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
+            own = owners[place : place + size]
+            place += size
+            values = None
+            if rv in self.context.model.observed_RVs:
+                values = self.context.observed([rv])
+            if values is None or values.shape != tuple(shape) or not np.isfinite(values).all():
+                continue
+            pairs = own[:, 1] >= 0
+            numbers = values.ravel()[pairs].astype(float)
+            spread = numbers.std()
+            if len(numbers) and spread > 0.0:
+                np.add.at(sums, tuple(own[pairs].T), (numbers - numbers.mean()) / spread)
+        found = []
+        for own in np.split(np.arange(total), np.cumsum(objects)[:-1]):
+            rows = np.concatenate([sums[own], sums[:, own].T], axis=1)
+            left, sizes, _ = scipy.linalg.svd(rows, full_matrices=False)
+            kept = min(_DIRECTIONS, int((sizes > 1e-8).sum()))
+            found.append(left[:, :kept] * sizes[:kept])
+        return tuple(found)
+
+
+def pair_table(
+    entries: Callable,
+    point,
+    second: Iterable[bool],
+    truncations: Sequence[int],
+    n_objects: Sequence[int],
+) -> NDArray[np.float64]:
+    """Evaluate entries (T, T, E) for each label of the first object of a pair, and of the second.
+
+    `second`, `truncations`, `n_objects`: of every place where labels enter. Labels that there are
+    not stand for the last one.
+    """
+    most = max(truncations)
+    pairs = np.indices((most, most)).reshape(2, -1)
+    labels = [
+        np.repeat(np.minimum(pairs[int(which)], truncation - 1)[:, None], n, axis=1)
+        for which, truncation, n in zip(second, truncations, n_objects, strict=True)
+    ]
+    return entries(point, labels).reshape(most, most, -1)
+
+
+def pair_labels(
+    labels: NDArray[np.int64], owners: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the labels (B, E) of the first and of the second objects of entries.
+
+    `labels` (B, N). An only object's label stands for both, 0 for nobody's.
+    """
+    one, two = owners.T
+    two = np.where(two < 0, one, two)
+    own = [np.where(which < 0, 0, labels[:, np.maximum(which, 0)]) for which in (one, two)]
+    return own[0], own[1]
