@@ -261,8 +261,8 @@ class _Reading:
                 continue
             pairs = own[:, 1] >= 0
             numbers = values.ravel()[pairs].astype(float)
-            spread = numbers.std()
-            if len(numbers) and spread > 0.0:
+            spread = numbers.std() if len(numbers) else 0.0
+            if spread > 0.0:
                 np.add.at(sums, tuple(own[pairs].T), (numbers - numbers.mean()) / spread)
         found = []
         for own in np.split(np.arange(total), np.cumsum(objects)[:-1]):

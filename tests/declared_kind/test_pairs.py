@@ -1,0 +1,179 @@
+"""Likelihoods of pairs of objects: what is read of them, and the chain's law."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_match as pmm
+from pm_match import testing
+from pm_match.declared import pair_state, pairs
+from pm_match.declared.parts import PairLikelihoods
+from pm_match.reading import read
+from tests.declared.pairs import (
+    COVARIATE,
+    EDGES,
+    VALUES,
+    WAYS,
+    N,
+    T,
+    assortative,
+    block,
+    declared,
+    effects,
+    labels,
+    logit,
+    rows_and_columns,
+    transposed,
+)
+
+
+def evidence(model) -> PairLikelihoods:
+    structure = read(model)
+    assert not structure.refusals, structure.refusals
+    (found,) = structure.of(PairLikelihoods)
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_exactness(way):
+    model = declared(WAYS[way])
+    evidence(model)
+    testing.check_scores(model, n_points=2)
+    testing.check_running_state(model)
+    testing.check_declared_density(model)
+    testing.check_law(model, n_sweeps=20_000)
+
+
+def test_scores_of_large_tables(monkeypatch):
+    monkeypatch.setattr(pair_state, "LARGE", 0)
+    monkeypatch.setattr(pairs, "LARGE", 0)
+    testing.check_scores(declared(logit), n_points=2)
+
+
+def test_scores_are_the_plain_formula():
+    model, rng = declared(logit), np.random.default_rng(0)
+    state = testing.collapsed_of(model)
+    point = testing.random_point(model, rng, state)
+    state.load(point, state.labels(point))
+    z = point["z"]
+    for unit in range(N):
+        expected = []
+        for label in range(T):
+            own = np.where(np.arange(N) == unit, label, z)
+            level = point["b"][own[:, None], own] + COVARIATE
+            expected.append(np.sum(EDGES * level - np.logaddexp(0.0, level)))
+        found = state.scores(0, unit)[:-1]
+        np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("way", "axes"),
+    [
+        (logit, {"b": {0: 0, 1: 0}}),
+        (rows_and_columns, {"b": {0: 0, 1: 1}}),
+        (transposed, {"b": {0: 1, 1: 0}}),
+        (assortative, {}),
+        (effects, {"level": {0: 0}, "other": {0: 1}, "b": {0: 0, 1: 1}}),
+    ],
+)
+def test_what_labels_number(way, axes):
+    assert evidence(declared(way)).axes == axes
+
+
+def test_whose_labels_entries_depend_on():
+    found = evidence(declared(logit))
+    one, two = np.divmod(np.arange(N * N), N)
+    ends = np.sort(np.stack([one, two], axis=1), axis=1)
+    alone = one == two
+    assert np.array_equal(np.sort(found.owners[~alone], axis=1), ends[~alone])
+    assert np.array_equal(found.owners[alone], np.stack([one, np.full(N * N, -1)], axis=1)[alone])
+
+
+def three():
+    z = labels()
+    pm.Normal("x", block(shape=T)[z[:-2]] * z[1:-1] + z[2:], 1.0, observed=VALUES[:-2, 0])
+
+
+def total():
+    z = labels()
+    pm.Normal("x", block()[z[:, None], z].sum(axis=1), 1.0, observed=VALUES[:, 0])
+
+
+def two_of_each():
+    """An edge between each two neighbours, whose order is another one for some."""
+    z = labels()
+    one, two = np.array([0, 1, 3, 4]), np.array([1, 2, 2, 3])
+    level = pt.stack([block()[z[one], z[two]], block("c")[z[two], z[one]]])
+    pm.Normal("x", level[np.array([0, 1, 0, 1]), np.arange(4)], 1.0, observed=VALUES[:4, 0])
+
+
+@pytest.mark.parametrize("way", [three, total])
+def test_more_than_two_objects_are_refused(way):
+    (why,) = read(declared(way)).refusals.values()
+    assert "depends on the labels of more than one object" in why
+
+
+def test_directions_may_be_mixed():
+    model = declared(two_of_each)
+    testing.check_scores(model, n_points=2)
+
+
+def test_labels_of_one_object_each_are_joint():
+    def together():
+        a, b = labels("a", t=2), labels("b", t=2)
+        pm.Normal("x", block("c", 2)[a] + block("d", 2)[b], 1.0, observed=VALUES[:, 0])
+
+    model = declared(together)
+    (component,) = read(model).components
+    assert [own.name for own in component.clusterings[0].assignments[0].parts] == ["a", "b"]
+
+
+def test_large_tables_are_refused(monkeypatch):
+    monkeypatch.setattr(pairs, "MOST_CELLS", T * T * N * N - 1)
+    (why,) = read(declared(logit)).refusals.values()
+    assert "more than one object" in why
+
+
+def test_draws_of_another_density_are_refused():
+    """Far from where the model is read, a third object's label matters."""
+
+    def odd():
+        z, far = labels(), pm.Normal("far", 0.0, 100.0)
+        third = pt.switch(pt.gt(far, 50.0), z[0], 0)
+        pm.Normal("x", block()[z[:, None], z] + third, 1.0, observed=np.zeros((N, N)))
+
+    model = declared(odd)
+    state, rng = testing.collapsed_of(model), np.random.default_rng(0)
+    point = testing.random_point(model, rng, state)
+    point["z"] = np.arange(N) % T
+    state.load(point, state.labels(point))
+    state.draw(rng, point, dict(point))
+    point["far"] = np.array(60.0)
+    point["z"] = (np.arange(N) + 2) % T
+    state.load(point, state.labels(point))
+    with pytest.raises(pmm.UnservedModelError, match="two objects at most"):
+        state.draw(rng, point, dict(point))
+
+
+def test_blocks_are_found():
+    rng = np.random.default_rng(1)
+    row, column = np.arange(30) % 3, np.arange(24) % 2
+    mean = np.array([[0.0, 3.0], [2.0, -1.0], [-3.0, 1.0]])
+    x = mean[row[:, None], column] + rng.normal(size=(30, 24))
+    with pm.Model() as model:
+        a, b = labels("row", 30), labels("column", 24, 2)
+        pm.Normal("x", block(shape=(T, 2))[a[:, None], b], pm.HalfNormal("scale"), observed=x)
+    found = pmm.find_matching(model, starts=1, random_seed=0, progressbar=False)
+    best = pmm.partition_estimate(found)
+    for name, own in (("row", row), ("column", column)):
+        assert pmm.metrics.adjusted_rand_index({name: own}, {name: best[name].to_numpy()}) == 1
+
+
+def test_whole_chains():
+    model = declared(rows_and_columns)
+    posterior = pmm.sample(50, tune=50, chains=2, model=model, random_seed=1, progressbar=False)
+    assert posterior["posterior"]["b"].shape == (2, 50, T, 2)
+    assert [type(step).__name__ for step in pmm.steps(model)] == ["ClusterGibbs"]
+    with pytest.raises(pmm.UnservedModelError, match="clusters of several, as edges"):
+        pmm.log_predictive(posterior, model)
