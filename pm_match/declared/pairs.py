@@ -16,12 +16,16 @@ from pm_match.reading.densities import DensityCheck
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import close, each_label, find_owners
 
-# Places where labels may enter, and random labels of all others at which each is looked at.
-_MOST_USES, _HELD = 16, 2
+# Random labels at which each place where labels enter is looked at, those of the other places.
+_HELD = 2
 # Random labels at which tables are held against the density: entries, and rows, at a point.
 _RANDOM_CELLS, _MOST_ROWS = 2**20, 128
 # Directions of what is observed of pairs that k-means of a start gets.
 _DIRECTIONS = 10
+
+
+class NoPairsError(Refusal):
+    """Entries depend on the labels of more than two objects, or every object has one partner."""
 
 
 def read_pairs(
@@ -33,7 +37,7 @@ def read_pairs(
 ) -> PairLikelihoods:
     """Read factors that depend on the labels of some clusterings, of two objects at most each.
 
-    Raise `Refusal` if an entry depends on more.
+    Raise `NoPairsError` if an entry depends on more.
     """
     return _Reading(context, [clusterings[n] for n in among], factors, check).read(among)
 
@@ -57,11 +61,6 @@ class _Reading:
         self.points = points_inside(context, self.rng, check, self.assignments)
         densities = LabelDensities(context.model, factors, self.assignments, by_use=True)
         self.factors, self.uses = densities.factors, densities.uses
-        if len(self.uses) > _MOST_USES:
-            raise Refusal(
-                f"{names(self.factors)}: expected labels to enter in at most {_MOST_USES} places; "
-                f"found {len(self.uses)}"
-            )
         nobody = [np.zeros(self.n_objects[own], np.int64) for own in self.uses]
         self._shapes = densities.shapes(self.points[0], nobody)
         self.sizes = tuple(int(np.prod(shape)) for shape in self._shapes)
@@ -138,7 +137,7 @@ class _Reading:
             )
         if not pairs.any() or self._one_to_one(first[pairs], other[pairs]):
             self._refuse(pairs)
-            raise Refusal(f"no entry of {names(self.factors)} depends on two labels")
+            raise NoPairsError(f"no entry of {names(self.factors)} depends on two labels")
         return np.stack([first, other], axis=1), two
 
     def _one_to_one(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
@@ -192,7 +191,7 @@ class _Reading:
         for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
             if place < size:
                 where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
-                raise Refusal(
+                raise NoPairsError(
                     f"{rv.name!r}{f'[{where}]' if where else ''} depends on the labels of more "
                     "than two objects"
                 )
@@ -229,10 +228,9 @@ class _Reading:
         here, there = self.points[:2]
         seen = False
         for label in (0, here[key].shape[axis] - 1):
-            own = [slice(None)] * here[key].ndim
-            own[axis] = label  # type: ignore[call-overload]
+            own = (*[slice(None)] * axis, label)
             value = here[key].copy()
-            value[tuple(own)] = there[key][tuple(own)]
+            value[own] = there[key][own]
             changed = ~close(before, self._table({**here, key: value}, second)).all(axis=2)
             mine = np.zeros_like(changed)
             # What there is no label for is as of the last.

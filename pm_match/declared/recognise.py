@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.declared.pairs import read_pairs
+from pm_match.declared.pairs import NoPairsError, read_pairs
 from pm_match.declared.parts import MOST_CELLS, MOST_SLICED, LabelRows, Likelihoods, PairLikelihoods
 from pm_match.declared.rows import Response, RowReader
 from pm_match.declared.trial_points import best_way, inside, points_inside
@@ -72,12 +73,7 @@ class LikelihoodCandidate:
         for rv in self.factors:
             _check_whole(context, rv)
         try:
-            return self._read(context, clusterings, check)
-        except _SeveralError as refusal:
-            try:
-                return read_pairs(context, clusterings, self.among, self.factors, check)
-            except Exception as error:
-                raise refusal from error
+            return self._of_one_or_two(context, clusterings, check)
         except Refusal:
             raise
         except Exception as error:
@@ -86,6 +82,16 @@ class LikelihoodCandidate:
                 f"the log densities of {names(self.factors)} cannot be evaluated: "
                 f"{str(error).splitlines()[0]}"
             ) from error
+
+    def _of_one_or_two(self, *given: Any) -> Likelihoods | PairLikelihoods:
+        try:
+            return self._read(*given)
+        except _SeveralError as refusal:
+            context, clusterings, check = given
+            try:
+                return read_pairs(context, clusterings, self.among, self.factors, check)
+            except NoPairsError:
+                raise refusal from None
 
     def _read(self, context: Context, clusterings, check: DensityCheck) -> Likelihoods:
         for rv in self.factors if len(self.among) > 1 else ():

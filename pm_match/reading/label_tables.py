@@ -28,7 +28,7 @@ from pytensor.scalar.basic import AND, Cast, add, mul, neg
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
-from pm_match.reading.ancestry import RV
+from pm_match.reading.ancestry import RV, Refusal
 from pm_match.reading.entering import Marks, entering
 from pm_match.reading.probe import PLAIN, density_graphs, function, point_function, stand_in
 
@@ -36,6 +36,8 @@ from pm_match.reading.probe import PLAIN, density_graphs, function, point_functi
 # (B, ...), to log densities (B, E).
 Entries = Callable[[Mapping[str, NDArray], Sequence[NDArray[np.int64]]], NDArray[np.float64]]
 
+# Places where labels may enter that are told apart.
+MOST_USES = 64
 # Numbers in the largest intermediate result of the rows that are evaluated at once.
 _MOST_CELLS = 2**20
 
@@ -264,7 +266,8 @@ def _unsummed(graph: RV) -> RV:
 def _by_use(graphs: Sequence[RV], labels: Sequence[RV]) -> tuple[list[RV], list[tuple[RV, RV]]]:
     """Give labels a variable of its own for every place where they enter the rest of some graphs.
 
-    Return the new graphs; what stands for labels, and for which.
+    Return the new graphs; what stands for labels, and for which. Raise `Refusal` if there are too
+    many places.
     """
     found: list[tuple[RV, RV]] = []
     pure, done = {*labels}, dict[RV, RV]()
@@ -272,6 +275,8 @@ def _by_use(graphs: Sequence[RV], labels: Sequence[RV]) -> tuple[list[RV], list[
     def own(v: RV) -> RV:
         """Copy what depends on labels alone, from other labels."""
         if v in labels:
+            if len(found) == MOST_USES:
+                raise Refusal(f"expected labels to enter in at most {MOST_USES} places; found more")
             found.append((v.type(), v))
             return found[-1][0]
         if v not in pure:

@@ -9,7 +9,7 @@ import pm_match as pmm
 from pm_match import testing
 from pm_match.declared import pair_state, pairs
 from pm_match.declared.parts import PairLikelihoods
-from pm_match.reading import read
+from pm_match.reading import label_tables, read
 from tests.declared.pairs import (
     COVARIATE,
     EDGES,
@@ -132,7 +132,16 @@ def test_labels_of_one_object_each_are_joint():
 def test_large_tables_are_refused(monkeypatch):
     monkeypatch.setattr(pairs, "MOST_CELLS", T * T * N * N - 1)
     (why,) = read(declared(logit)).refusals.values()
-    assert "more than one object" in why
+    assert why == (
+        "'x': expected a table of at most 224 log densities, entries times pairs of labels; found "
+        "225"
+    )
+
+
+def test_labels_that_enter_in_many_places_are_refused(monkeypatch):
+    monkeypatch.setattr(label_tables, "MOST_USES", 1)
+    (why,) = read(declared(logit)).refusals.values()
+    assert why == "expected labels to enter in at most 1 places; found more"
 
 
 def test_draws_of_another_density_are_refused():

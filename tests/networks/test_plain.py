@@ -1,5 +1,7 @@
 """Networks declared in plain PyMC, by indexing: read as `BlockNetwork` is, or not at all."""
 
+import re
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -570,13 +572,13 @@ def test_mixtures_that_look_like_networks_are_served_as_before(p):
         lambda x: pm.Normal("more", pm.math.sum(x), observed=1.0),
     ],
 )
-def test_missing_cells_that_something_else_depends_on_are_refused(more):
+def test_missing_cells_that_something_else_depends_on_are_no_networks(more):
     model = two(
         probability,
         lambda p, r, c: more(pm.Bernoulli("x", p[r[:, None], c], observed=hidden(EDGES))),
     )
-    with pytest.raises(pmm.UnservedModelError, match="'more' depends on 'x_unobserved' too"):
-        pmm.steps(model)
+    assert "'more' depends on 'x_unobserved' too" in read(model).notes["row"]
+    assert evidence_of(model).kind == "declared"
 
 
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
@@ -590,7 +592,8 @@ def test_missing_cells_have_a_symmetry_of_their_own():
 
     model = one(probability, observe)
     assert read_network(Context.of(model), model["x_observed"]) is None
-    assert read(model).empty
+    assert evidence_of(model).kind == "declared"
+    testing.check_scores(model, n_points=1)
 
 
 def test_edges_have_no_likelihood_of_one_object():
@@ -640,13 +643,16 @@ def test_two_parameters_are_of_the_same_cells():
                 rate,
                 lambda p, r, c: pm.Poisson("x", UNEVEN * p[r[:, None], c], observed=COUNTS),
             ),
-            "labels of more than one object",
+            "'x' depends on 'column', 'density', 'row'",
         ),
     ],
 )
-def test_what_looks_like_a_network_is_refused_in_words(declare, message):
-    with pytest.raises(pmm.UnservedModelError, match=message):
-        pmm.sample(10, tune=10, chains=1, model=declare(), progressbar=False)
+def test_what_looks_like_a_network_is_served_by_tables_and_says_why(declare, message):
+    model = declare()
+    (why,) = {*read(model).notes.values()}
+    assert re.search(message, why)
+    assert evidence_of(model).kind == "declared"
+    testing.check_scores(model, n_points=1)
 
 
 def test_densities_whose_priors_differ_at_a_draw_stop_the_chain():
