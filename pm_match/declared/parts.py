@@ -179,6 +179,14 @@ class PairLikelihoods(Sampled):
         return False
 
     @property
+    def advice(self) -> str:
+        """What networks are."""
+        return (
+            f"{', '.join(map(repr, self.factors))}: expected edges all of whose parameters are "
+            "entries, which two labels choose, of matrices with conjugate priors"
+        )
+
+    @property
     def relabelled(self) -> list[str]:
         """What labels number entries of."""
         return [*self.axes]

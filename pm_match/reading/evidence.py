@@ -96,6 +96,11 @@ class Evidence:
         return True
 
     @property
+    def advice(self) -> str:
+        """How what it says could be declared so that another kind serves it faster, if it could."""
+        return ""
+
+    @property
     def handed_on(self) -> list[str]:
         """Variables whose values a search hands to the chain that starts where it ended."""
         return []

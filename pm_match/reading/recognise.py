@@ -141,7 +141,7 @@ class Reader:
             self.asked, self.claimed = None, {}
             try:
                 component = self._component(groups)
-                return component, "; ".join(dict.fromkeys([*reasons, *self._nearly()]))
+                return component, "; ".join(dict.fromkeys([*reasons, *self._nearly(component)]))
             except Refusal as refusal:
                 if str(refusal) not in reasons:
                     reasons.append(str(refusal))
@@ -150,8 +150,10 @@ class Reader:
                     raise Refusal("; ".join(reasons)) from refusal
                 self.passed |= left
 
-    def _nearly(self) -> list[str]:
+    def _nearly(self, component: Component) -> list[str]:
         """Say what keeps another kind from claiming what kinds that are asked last serve."""
+        if told := [own.advice for own in component.evidence if own.advice]:
+            return told
         refused, found = {rv for _, rv in self.passed}, []
         for own, values in self.claimed.items():
             for rv in values:

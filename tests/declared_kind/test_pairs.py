@@ -108,7 +108,14 @@ def two_of_each():
     pm.Normal("x", level[np.array([0, 1, 0, 1]), np.arange(4)], 1.0, observed=VALUES[:4, 0])
 
 
-@pytest.mark.parametrize("way", [three, total])
+def third_at_times():
+    """A third object's label matters where the two others are certain ones."""
+    z, one, two = labels(n=4, t=8), np.array([1, 1]), np.array([2, 3])
+    at_times = pt.and_(pt.eq(z[one], 2), pt.eq(z[two], 5)) * z[0]
+    pm.Normal("x", block(shape=(8, 8))[z[one], z[two]] + at_times, 1.0, observed=VALUES[:2, 0])
+
+
+@pytest.mark.parametrize("way", [three, total, third_at_times])
 def test_more_than_two_objects_are_refused(way):
     (why,) = read(declared(way)).refusals.values()
     assert "depends on the labels of more than one object" in why

@@ -643,7 +643,7 @@ def test_two_parameters_are_of_the_same_cells():
                 rate,
                 lambda p, r, c: pm.Poisson("x", UNEVEN * p[r[:, None], c], observed=COUNTS),
             ),
-            "'x' depends on 'column', 'density', 'row'",
+            "'x': expected edges all of whose parameters are entries, which two labels choose",
         ),
     ],
 )
