@@ -111,7 +111,7 @@ def two_of_each():
 def third_at_times():
     """A third object's label matters where the two others are certain ones."""
     z, one, two = labels(n=4, t=8), np.array([1, 1]), np.array([2, 3])
-    at_times = pt.and_(pt.eq(z[one], 2), pt.eq(z[two], 5)) * z[0]
+    at_times = pt.and_(pt.eq(z[one], 4), pt.eq(z[two], 4)) * z[0]
     pm.Normal("x", block(shape=(8, 8))[z[one], z[two]] + at_times, 1.0, observed=VALUES[:2, 0])
 
 
