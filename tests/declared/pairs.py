@@ -92,6 +92,14 @@ def missing():
     pm.Normal("x", block()[z[:, None], z], 1.0, observed=x)
 
 
+def masked():
+    """A potential, entries of which depend on no label, and on a free number."""
+    z, level = labels(), pm.Normal("level", 0.0, 2.0)
+    logs = pm.logp(pm.Normal.dist(block()[z[:, None], z], 1.0), VALUES[:, :1])
+    pm.Potential("x", pt.switch(np.eye(N) + EDGES > 0, logs, -(level**2)))
+    pm.Poisson("seen", pt.exp(block("c", T)[z]), observed=EDGES[0])
+
+
 WAYS = {
     own.__name__: own
     for own in (
@@ -105,6 +113,7 @@ WAYS = {
         linked,
         known,
         missing,
+        masked,
     )
 }
 

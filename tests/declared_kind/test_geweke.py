@@ -13,7 +13,8 @@ from pymc.step_methods.compound import CompoundStep
 import pm_match as pmm
 from pm_match.clusters import collapsed
 from pm_match.clusters.step import PartitionStep
-from pm_match.declared.parts import Likelihoods
+from pm_match.declared.pair_state import PairState
+from pm_match.declared.parts import Likelihoods, PairLikelihoods, Sampled
 from pm_match.declared.rows import Redraw
 from pm_match.declared.state import LikelihoodState
 from pm_match.reading import read
@@ -60,15 +61,29 @@ def groups(n=4) -> pm.Model:
     return model
 
 
+def edges(n=4) -> pm.Model:
+    """Declare values of edges, whose blocks and scale are drawn."""
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.4, K=T - 1)
+        block = pm.Normal("block", 0.0, 2.0, shape=(T, T))
+        scale = pm.Gamma("scale", 3.0, 3.0)
+        c = pm.Categorical("cluster", p=w, shape=n)
+        data = pm.Data("data", np.zeros((n, n)))
+        pm.Normal("x", block[c[:, None], c], scale, observed=data)
+    return model
+
+
 class Simulator(ModelSimulator):
     """All steps of a model whose parameters are not integrated out, and its data."""
 
     missing = ()
 
     def __init__(self, model: pm.Model, seed: int):
-        (self.evidence,) = read(model).of(Likelihoods)
-        sliced = {name for rows in self.evidence.sliced for name in rows.names}
-        weights = {own.name for own in self.evidence.weights}
+        (self.evidence,) = read(model).of(Sampled)
+        sliced, weights = set[str](), set[str]()
+        if isinstance(self.evidence, Likelihoods):
+            sliced = {name for rows in self.evidence.sliced for name in rows.names}
+            weights = {own.name for own in self.evidence.weights}
         left = {rv.name for rv in model.free_RVs} - sliced - weights - {*self.evidence.assignments}
         super().__init__(model, seed, left - {"weights"})
         ours = pmm.steps(model)
@@ -96,6 +111,15 @@ class Simulator(ModelSimulator):
 
     def own_quantities(self, draw, first, last) -> dict[str, float]:
         """What clusters have, seen from objects."""
+        if isinstance(self.evidence, PairLikelihoods):
+            own, x = draw["block"][first[0], first[1]], self.x["x"]
+            return {
+                "own block": np.arcsinh(own),
+                "block squared": np.log1p(own**2),
+                "x by block": np.arcsinh(x[0, 1]) * np.arcsinh(own),
+                "diagonal": np.arcsinh(draw["block"][first[0], first[0]]) * np.arcsinh(x[0, 0]),
+                "residual": np.log1p(np.square(x - draw["block"][first[:, None], first])).mean(),
+            }
         found = {}
         for name in (name for rows in self.evidence.rows for name in rows.names):
             row = draw[name][first[0]]
@@ -107,7 +131,7 @@ class Simulator(ModelSimulator):
         return found
 
 
-MODELS = {"student": student, "counts": counts, "groups": groups}
+MODELS = {"student": student, "counts": counts, "groups": groups, "edges": edges}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +141,7 @@ MODELS = {"student": student, "counts": counts, "groups": groups}
         pytest.param("student", 3000, marks=pytest.mark.slow),
         pytest.param("counts", 3000, marks=pytest.mark.slow),
         pytest.param("groups", 3000, marks=pytest.mark.slow),
+        pytest.param("edges", 3000, marks=pytest.mark.slow),
     ],
 )
 def test_updates_leave_the_joint_alone(case, n, monkeypatch):
@@ -151,6 +176,22 @@ def test_a_wrong_update_is_caught(wrong, monkeypatch):
         monkeypatch.setattr(Redraw, "proposed", proposed)
     simulator = Simulator(student(), seed=4)
     # A chain of users would stop at the first look.
+    look_away(*(step for step in simulator.steps if isinstance(step, PartitionStep)))
+    found = simulator.scores(3000)
+    assert max(map(abs, found.values())) > 6.0, found
+
+
+@pytest.mark.slow
+def test_a_wrong_table_of_pairs_is_caught(monkeypatch):
+    right = PairState.load
+
+    def load(self, point):
+        right(self, point)
+        self._worth *= 0.5
+
+    monkeypatch.setattr(PairState, "load", load)
+    monkeypatch.setattr(PairState, "draw", lambda *given: None)
+    simulator = Simulator(edges(), seed=4)
     look_away(*(step for step in simulator.steps if isinstance(step, PartitionStep)))
     found = simulator.scores(3000)
     assert max(map(abs, found.values())) > 6.0, found
