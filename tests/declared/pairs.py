@@ -92,6 +92,13 @@ def missing():
     pm.Normal("x", block()[z[:, None], z], 1.0, observed=x)
 
 
+def beside_columns():
+    """And a column whose means are integrated out."""
+    logit()
+    z = pm.modelcontext(None)["z"]
+    pm.Normal("own", pm.Normal("mean", 0.0, 1.0, shape=T)[z], 1.0, observed=VALUES[:, 0])
+
+
 def masked():
     """A potential, entries of which depend on no label, and on a free number."""
     z, level = labels(), pm.Normal("level", 0.0, 2.0)
@@ -114,6 +121,7 @@ WAYS = {
         known,
         missing,
         masked,
+        beside_columns,
     )
 }
 
