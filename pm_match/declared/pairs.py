@@ -25,7 +25,7 @@ _DIRECTIONS = 10
 
 
 class NoPairsError(Refusal):
-    """Entries depend on the labels of more than two objects, or every object has one partner."""
+    """Entries depend on the labels of more than two objects, or on two labels of one."""
 
 
 def read_pairs(
@@ -121,29 +121,48 @@ class _Reading:
         own = np.where(own < 0, own, own + start[self.uses][:, None])
         if (own == -2).any():
             self._refuse((own == -2).any(axis=0))
-        first, other = np.full((2, own.shape[1]), -1)
+        # One object of every entry, and another one; a third would be seen at random labels.
+        one, two = np.full((2, own.shape[1]), -1)
         for entered in own:
-            first = np.where(first < 0, entered, first)
-            new = (entered >= 0) & (entered != first)
-            self._refuse(new & (other >= 0) & (entered != other))
-            other = np.where(new, entered, other)
-        pairs = other >= 0
-        one = (pairs & (own == first)).any(axis=1)
-        two = (pairs & (own == other)).any(axis=1)
-        if (one & two).any():
-            raise Refusal(
-                f"{names(self.factors)}: expected every place where labels enter to be for the "
-                "first objects of all pairs, or for the second ones; found both"
-            )
-        if not pairs.any() or self._one_to_one(first[pairs], other[pairs]):
+            one = np.where(one < 0, entered, one)
+            two = np.where((entered >= 0) & (entered != one), entered, two)
+        pairs = two >= 0
+        if not pairs.any() or self._of_one_object(one[pairs], two[pairs]):
             self._refuse(pairs)
             raise NoPairsError(f"no entry of {names(self.factors)} depends on two labels")
-        return np.stack([first, other], axis=1), two
+        patterns = np.where(own < 0, -1, own != one)[:, pairs]
+        second = self._sides([*np.unique(patterns, axis=1).T])
+        ends = [own[side].max(axis=0, initial=-1) for side in (~second, second)]
+        first, other = np.where(pairs, ends, [one, two])
+        return np.stack([first, other], axis=1), second
 
-    def _one_to_one(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
-        """Whether objects have one partner each: their labels are then better drawn jointly."""
-        distinct = np.unique(np.stack([first, second]), axis=1)
-        return all(len(np.unique(own)) == len(own) for own in distinct)
+    def _sides(self, patterns: list[NDArray[np.int64]]) -> NDArray[np.bool_]:
+        """Find a side of pairs for every place where labels enter.
+
+        `patterns`, each (P,): by place, 0 for one object of an entry, 1 for the other, or -1. Which
+        of them is first is for the places to agree on.
+        """
+        side = np.full(len(self.uses), -1)
+        while patterns:
+            joined = (n for n, own in enumerate(patterns) if (side[own >= 0] >= 0).any())
+            pattern = patterns.pop(next(joined, 0))
+            known = np.flatnonzero((pattern >= 0) & (side >= 0))
+            wanted = pattern ^ (side[known[0]] ^ pattern[known[0]] if len(known) else 0)
+            if (side[known] != wanted[known]).any():
+                raise Refusal(
+                    f"{names(self.factors)}: expected every place where labels enter to be for the "
+                    "first objects of all pairs, or for the second ones; found both"
+                )
+            side[pattern >= 0] = wanted[pattern >= 0]
+        return side == 1
+
+    def _of_one_object(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
+        """Whether pairs are two labels of one object each: these are better drawn jointly."""
+        ends = np.cumsum(self.n_objects)
+        homes = [np.searchsorted(ends, own, side="right") for own in (first, second)]
+        start = ends - self.n_objects
+        same = first - start[homes[0]] == second - start[homes[1]]
+        return bool((same & (homes[0] != homes[1])).all())
 
     def _owners_at(self, place: int) -> NDArray[np.int64]:
         """Find the object of every entry (E,) whose label enters at one place; -1 none; -2 some."""

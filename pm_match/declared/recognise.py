@@ -22,8 +22,7 @@ from pm_match.reading.owners import check_owners, each_label, find_owners, mixed
 
 _SEVERAL = (
     "depends on the labels of more than one object; expected every entry of its log density to "
-    "depend on the label of one object, or of two of which one has several partners (no sums over "
-    "objects, no chains of states)"
+    "depend on the label of one object, or of two (no sums over objects, no chains of states)"
 )
 
 

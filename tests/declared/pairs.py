@@ -99,6 +99,19 @@ def beside_columns():
     pm.Normal("own", pm.Normal("mean", 0.0, 1.0, shape=T)[z], 1.0, observed=VALUES[:, 0])
 
 
+def couples():
+    """Every object has one partner."""
+    z, one, two = labels(), np.array([0, 3]), np.array([2, 1])
+    pm.StudentT("x", nu=4.0, mu=block()[z[one], z[two]], sigma=1.0, observed=VALUES[:2, 0])
+
+
+def first_or_second():
+    """A third place of labels is of some entries alone, those of the second objects."""
+    z, one, two = labels(), np.array([0, 0, 1, 2]), np.array([1, 2, 3, 4])
+    own = pt.switch(np.array([True, False, True, False]), block("c", T)[z[two]], 0.0)
+    pm.Normal("x", own + block()[z[one], z[two]], 1.0, observed=VALUES[:4, 0])
+
+
 def masked():
     """A potential, entries of which depend on no label, and on a free number."""
     z, level = labels(), pm.Normal("level", 0.0, 2.0)
@@ -121,6 +134,8 @@ WAYS = {
         known,
         missing,
         masked,
+        first_or_second,
+        couples,
         beside_columns,
     )
 }

@@ -121,6 +121,17 @@ def test_more_than_two_objects_are_refused(way):
     assert "depends on the labels of more than one object" in why
 
 
+def test_places_that_are_on_no_side_are_refused():
+    def around():
+        z, mu = labels(), block(shape=T)
+        one, two, three = (mu[z[np.array(own)]] for own in ([0, 0, 1], [1, 2, 2], [2, 3, 3]))
+        level = pt.stack([one - two, two - three, three - one])[[0, 1, 2], [0, 1, 2]]
+        pm.Normal("x", level, 1.0, observed=VALUES[:3, 0])
+
+    (why,) = read(declared(around)).refusals.values()
+    assert why.endswith("for the first objects of all pairs, or for the second ones; found both")
+
+
 def test_directions_may_be_mixed():
     model = declared(two_of_each)
     testing.check_scores(model, n_points=2)
