@@ -8,7 +8,15 @@ import numpy as np
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.reading.ancestry import RV, Refusal, WeightsRefusal, a_kind, connected, names
+from pm_match.reading.ancestry import (
+    RV,
+    Refusal,
+    WeightsRefusal,
+    a_kind,
+    connected,
+    names,
+    parameters,
+)
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
     clustering_candidate,
@@ -233,9 +241,10 @@ class Reader:
             if parents[rv]:
                 groups.setdefault(frozenset(parents[rv]), []).append(rv)
             else:
-                # Constant weights say nothing; what the labels number does: the same axis of the
-                # same density, or the same latent vectors.
-                known[rv] = self._numbered(rv)
+                # Constant weights say nothing but their number; what the labels number does: the
+                # same axis of the same density, or the same latent vectors.
+                n = self.context.at([parameters(rv)[0]])({})[0].shape[-1]
+                known[rv] = {(what, n) for what in self._numbered(rv)}
         found: list[Group] = [*groups.items()]
         for _, members in connected(known):
             if known[members[0]]:

@@ -99,6 +99,12 @@ def beside_columns():
     pm.Normal("own", pm.Normal("mean", 0.0, 1.0, shape=T)[z], 1.0, observed=VALUES[:, 0])
 
 
+def known_weights():
+    """Two sets of clusters of which only the numbers are known to differ."""
+    a, b = labels("row", 3, weights=np.ones(T) / T), labels("column", 3, weights=[0.4, 0.6])
+    pm.Normal("x", block(shape=(T, 2))[a[:, None], b], 1.0, observed=VALUES[:3, :3])
+
+
 def couples():
     """Every object has one partner."""
     z, one, two = labels(), np.array([0, 3]), np.array([2, 1])
@@ -134,6 +140,7 @@ WAYS = {
         known,
         missing,
         masked,
+        known_weights,
         first_or_second,
         couples,
         beside_columns,
