@@ -436,7 +436,7 @@ def in_double(graphs: Sequence[RV]) -> list[RV]:
 
 
 _SMALL = ("float16", "float32", "int8", "int16", "uint8", "uint16")
-_DENSITIES: tuple[Kept[dict[RV, Any]], Kept[dict[RV, Any]]] = Kept(), Kept()
+_DENSITIES: Kept[tuple[dict[RV, Any], dict[RV, Any]]] = Kept()
 
 
 def _densities(model: Model, jacobian: bool) -> dict[RV, Any]:
@@ -444,18 +444,33 @@ def _densities(model: Model, jacobian: bool) -> dict[RV, Any]:
 
     There are none if one of them cannot be made.
     """
-    kept = _DENSITIES[jacobian]
-    found = kept.of(model)
+    found = _DENSITIES.of(model)
     if found is None:
         variables = [*model.basic_RVs, *model.potentials]
         try:
             with untraced(model):
-                graphs = model.logp(vars=variables, jacobian=jacobian, sum=False)
+                graphs = model.logp(vars=variables, sum=False)
+                plain = [
+                    graph if model.rvs_to_transforms.get(rv) is None else _without_jacobian(graph)
+                    for rv, graph in zip(variables, graphs, strict=True)
+                ]
+                if None in plain:
+                    plain = model.logp(vars=variables, jacobian=False, sum=False)
         except Exception:
             # PyMC's, or a variable's own.
-            variables = graphs = []
-        found = kept.keep(model, dict(zip(variables, graphs, strict=True)))
-    return found
+            variables = graphs = plain = []
+        own = (dict(zip(variables, each, strict=True)) for each in (plain, graphs))
+        found = _DENSITIES.keep(model, (*own,))
+    return found[jacobian]
+
+
+def _without_jacobian(graph: RV) -> RV | None:
+    """Return what PyMC has added the log Jacobian of a transform to; None if it does not show."""
+    node = graph.owner
+    if node is None or node.op != pt.add or len(node.inputs) != 2:
+        return None
+    own, jacobian = node.inputs
+    return own if str(jacobian.name).endswith("_jacobian") else None
 
 
 @contextmanager
