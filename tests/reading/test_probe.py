@@ -8,7 +8,10 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pymc.initial_point import make_initial_point_fn
+from pymc.logprob.transforms import Transform
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs
+from scipy.stats import norm
 
 import pm_match
 from pm_match.reading import probe
@@ -297,7 +300,7 @@ def hierarchy():
 
 def test_initial_points_are_those_of_pymc():
     model = hierarchy()
-    expected = model.initial_point(0)
+    expected = make_initial_point_fn(model=model)(0)
     found = probe.starts(model)(0)
     assert list(found) == list(expected)
     for name, value in expected.items():
@@ -335,6 +338,28 @@ def test_densities_are_those_of_pymc_and_of_what_is_added_too():
     with model:
         pm.Normal("more", model["rate"], 2.0, observed=0.5)
     compare("more")
+
+
+class Doubled(Transform):
+    """One without a name: PyMC gives its log Jacobian none."""
+
+    name, ndim_supp = "", 0
+
+    def forward(self, value, *inputs):
+        return 2.0 * value
+
+    def backward(self, value, *inputs):
+        return 0.5 * value
+
+
+def test_densities_without_a_jacobian_that_has_no_name():
+    with pm.Model() as model:
+        x = pm.Normal("x", transform=Doubled())
+    for jacobian, added in ((False, 0.0), (True, np.log(0.5))):
+        (graph,) = density_graphs(model, [x], jacobian, sum=False)
+        function, _ = probe.compiled(model, [graph])
+        (found,) = function({model.rvs_to_values[x].name: np.array(2.0)})
+        np.testing.assert_allclose(found, norm.logpdf(1.0) + added)
 
 
 def test_densities_are_made_anew_for_another_transform():
