@@ -146,7 +146,7 @@ def test_direction_scale_and_deviations_by_quadrature():
         both = cosine * sine, cosine**2, cosine * c, sine * k
         return np.column_stack([cosine, sine, *both, c, k, c * c, k * k, c * k])
 
-    raw, scale, spread = drawn(model, ["raw_a", "scale_a_log__", "spread_a_log__"], 12_000)
+    raw, scale, spread = drawn(model, ["raw_a", "scale_a_log__", "spread_a_log__"], 4_000)
     unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
     found = quantities(*unit.T, scale[:, 0], spread[:, 0])
     check_means(found, quantities(np.cos(a), np.sin(a), c, k), weights)
@@ -169,7 +169,7 @@ def test_signs_and_common_scales_by_quadrature():
         return np.column_stack([s, c, d, c * c, d * d, c * d, s * c])
 
     names = ["raw_a", "raw_b", "scale_a_log__", "scale_b_log__"]
-    one, two, first, second = (x[:, 0] for x in drawn(model, names, 12_000))
+    one, two, first, second = (x[:, 0] for x in drawn(model, names, 4_000))
     found = quantities(np.sign(one * two), first, second)
     check_means(found, quantities(s, c, d), weights)
 
@@ -202,7 +202,7 @@ def test_matchings_and_directions_by_quadrature():
         return np.column_stack([swapped, cosine, sine, c, k, *both])
 
     names = ["cluster_a", "raw_a", "scale_a_log__", "spread_a_log__"]
-    label, raw, scale, spread = drawn(model, names, 12_000, permute=True)
+    label, raw, scale, spread = drawn(model, names, 4_000, permute=True)
     unit = raw / np.linalg.norm(raw, axis=1, keepdims=True)
     found = quantities(label[:, 0].astype(float), *unit.T, scale[:, 0], spread[:, 0])
     assert np.mean(np.diff(label[:, 0]) != 0) > 0.05  # and they do move
