@@ -10,6 +10,7 @@ from pm_match import starts
 from pm_match.numerics import ahead
 from pm_match.reading import kinds
 from pm_match.reading.probe import PLAIN, initial_point
+from pm_match.running import runs
 
 # What tests ask of PyTensor is asked a few times: compiling takes longer than all of that. Nor does
 # it note where every variable was made, or look up its rewrites anew for every graph.
@@ -23,6 +24,8 @@ for _name, _value in _INTERPRETED.items():
 # the parts that kernels share.
 _FORK = ahead._fork
 ahead._fork = lambda jobs: None
+# Nor does one run chains or searches unless it is asked to by `cores`: it would load all anew.
+runs._n_processors = lambda: 1
 
 # Graphs are many small objects.
 gc.set_threshold(20_000, 20, 10)
