@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
@@ -17,6 +16,7 @@ from pm_match.normal.points import NormalsPoints
 from pm_match.normal.precision_factor_gibbs import squares
 from pm_match.normal.shared_normal import SharedNormalEvidence
 from pm_match.numerics.ahead import Job
+from pm_match.reading.densities import log_gamma
 
 # Rounds in which missing values, and what they are expected by, are found in turn.
 _ROUNDS = 20
@@ -85,7 +85,7 @@ class NormalsState(EvidenceState):
         for rows, part, clusters in self._given(x, labels):
             total -= part.log_missing(x[rows], clusters).sum()
         for factor, shape, rate in self._factors(point):
-            total -= scipy.stats.gamma.logpdf(factor.read(point), shape, scale=1.0 / rate).sum()
+            total -= log_gamma(np.log(factor.read(point)), shape, rate).sum()
         return float(total)
 
     def optimism(self, point: Point) -> float:
