@@ -459,8 +459,8 @@ def _densities(model: Model, jacobian: bool) -> dict[RV, Any]:
         except Exception:
             # PyMC's, or a variable's own.
             variables = graphs = plain = []
-        own = (dict(zip(variables, each, strict=True)) for each in (plain, graphs))
-        found = _DENSITIES.keep(model, (*own,))
+        without, whole = (dict(zip(variables, each, strict=True)) for each in (plain, graphs))
+        found = _DENSITIES.keep(model, (without, whole))
     return found[jacobian]
 
 
