@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from pymc.model.core import Model
+from pymc.model.core import Model, modelcontext
 
 # Of larger numbers, squares and their sums overflow.
 LARGEST = 1e100
@@ -173,6 +173,19 @@ def check_model(model: Any) -> None:
     """Refuse what is no model: PyMC's `modelcontext` lets everything through."""
     if not isinstance(model, Model):
         raise TypeError(f"model: expected a pm.Model; found {type_name(model)}")
+
+
+def model_to_draw(model: Any) -> Model:
+    """Return the model, or that of the context, if none of its names is that of a dim of draws."""
+    model = modelcontext(model)
+    check_model(model)
+    for variable in (*model.basic_RVs, *model.deterministics):
+        if variable.name.rpartition("::")[2] in ("chain", "draw"):
+            raise ValueError(
+                "model: expected names of variables other than 'chain' and 'draw', which number "
+                f"draws; found {variable.name!r}: rename it"
+            )
+    return model
 
 
 def type_name(value: Any) -> str:

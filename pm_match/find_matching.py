@@ -10,10 +10,10 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.backends.arviz import to_inference_data
 from pymc.backends.base import MultiTrace
-from pymc.model.core import Model, modelcontext
+from pymc.model.core import Model
 from pymc.util import get_random_generator
 
-from pm_match.checks import check_count, check_seed, warn
+from pm_match.checks import check_count, check_seed, model_to_draw, warn
 from pm_match.matching.draws import FLAGS
 from pm_match.metrics import adjusted_rand_index
 from pm_match.progress import PATIENCE, SearchProgress, saying, silent
@@ -135,7 +135,7 @@ def find_matching(
     1        20  20     40
     2        20  20     40
     """
-    model = modelcontext(model)
+    model = model_to_draw(model)
     check_count("starts", starts)
     check_seed(random_seed)
     if cores is not None:

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from pymc.model.core import Model, modelcontext
+from pymc.model.core import Model
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_seed, warn
+from pm_match.checks import check_seed, model_to_draw, warn
 from pm_match.features.parts import Features
 from pm_match.find_matching import find_matching, one_draw
 from pm_match.networks.parts import Relation
@@ -122,7 +122,7 @@ def fit_em(
     >>> best["sample_stats"]["log_likelihood"].dims
     ('chain', 'draw')
     """
-    model = modelcontext(model)
+    model = model_to_draw(model)
     check_ascent(starts, tolerance, max_iterations)
     check_seed(random_seed)
     structure = read(model)

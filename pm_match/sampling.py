@@ -14,7 +14,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends import NDArray as Trace
-from pymc.model.core import Model, modelcontext
+from pymc.model.core import Model
 from pymc.stats.convergence import log_warnings
 from threadpoolctl import threadpool_limits
 
@@ -24,6 +24,7 @@ from pm_match.checks import (
     check_positive,
     check_seed,
     did_you_mean,
+    model_to_draw,
     type_name,
     warn,
 )
@@ -309,7 +310,7 @@ def resume(
     >>> dict(longer["posterior"]["cluster_a"].sizes)
     {'chain': 2, 'draw': 20, 'a_object': 60}
     """
-    model = modelcontext(model)
+    model = model_to_draw(model)
     others = sorted(kwargs.keys() - _NOT_OF_DRAWS)
     if others:
         raise TypeError(
@@ -388,7 +389,7 @@ def _told(first: Any, model: Model | None, draws: int) -> tuple[Model, int]:
                 f"sample: expected one number of draws; found {first} and draws={draws}"
             )
         draws = int(first)
-    return modelcontext(model), draws
+    return model_to_draw(model), draws
 
 
 def _thinned(draws: int, kwargs: dict[str, Any], thin: int) -> tuple[int, dict[str, Any]]:

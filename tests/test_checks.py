@@ -65,3 +65,14 @@ def test_bad_seeds_are_refused_before_all_else(function, given, seed):
         pytest.raises(ValueError, match="random_seed: expected a whole number of at least 0, "),
     ):
         function(*given, random_seed=seed)
+
+
+@pytest.mark.parametrize("function", [pmm.sample, pmm.find_matching, pmm.fit_em])
+@pytest.mark.parametrize("name", ["chain", "draw", "::draw"])
+def test_variables_that_are_called_as_dims_of_draws_are_refused(function, name):
+    with pm.Model(name="shop" * name.startswith("::")):
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(3)), shape=4)
+        rate = pm.Gamma(name.strip(":"), 1.0, 1.0, shape=3)
+        pm.Poisson("counts", rate[cluster], observed=[0, 1, 9, 8])
+        with pytest.raises(ValueError, match=rf"other than 'chain' and 'draw', .*{name}': rename"):
+            function(random_seed=1)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from pymc.model.core import Model, modelcontext
+from pymc.model.core import Model
 from pymc.util import get_random_generator
 from threadpoolctl import threadpool_limits
 
-from pm_match.checks import check_count, check_seed, warn
+from pm_match.checks import check_count, check_seed, model_to_draw, warn
 from pm_match.find_matching import find_matching
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
 from pm_match.prediction.points import RecordedPoints
@@ -158,7 +158,7 @@ def sample_sharded(
     >>> idata["posterior"]["size_a"].sum("size_a_dim_0").values
     array([[400, 400, 400, 400, 400]])
     """
-    model = modelcontext(model)
+    model = model_to_draw(model)
     for name, value, least in (("draws", draws, 1), ("tune", tune, 0), ("thin", thin, 1)):
         check_count(name, value, least)
     if not 0.0 <= n_split_merge <= 1.0:
