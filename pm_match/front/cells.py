@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,14 +23,21 @@ class InputError(ValueError):
 
 
 def read_cells(file: Path) -> pd.DataFrame:
-    """Read all cells as stripped text: the header is row 0 and the index counts rows from 1."""
+    """Read all cells as stripped text: the header is row 0 and the index counts rows from 1.
+
+    Commas are between them, or what a header without commas has: semicolons, tabs or bars.
+    """
     if _OTHERS.fullmatch(_uncompressed(file).suffix.lower()):
         raise InputError(
             f"{file}: expected text with commas between cells (CSV); found a file that ends in "
             f"{file.name.removeprefix(stem(file))!r}: read it with pandas, or save it as CSV"
         )
     try:
-        cells = _all_cells(file)
+        # Of other marks, a header holds one cell, as it seems.
+        header = _all_cells(file, nrows=1, skipinitialspace=False)
+        marks = ";\t|" if header.shape[1] == 1 else ""
+        mark = next((own for own in marks if own in header.iloc[0, 0]), ",")
+        cells = _all_cells(file, sep=mark, skipinitialspace=True)
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{file}: expected a header line; found an empty file") from error
     except UnicodeDecodeError as error:
@@ -37,11 +45,9 @@ def read_cells(file: Path) -> pd.DataFrame:
             f"{file}: expected text in UTF-8; found other bytes ({error.reason}): save it as UTF-8"
         ) from error
     except pd.errors.ParserError as error:
-        detail, found = str(error).removeprefix("Error tokenizing data. C error: ").strip(), ""
-        if detail.startswith("Expected 1 "):
-            header = _all_cells(file, nrows=1)
-            _check_commas(file, header)
-            found = f"only {header.iloc[0, 0]!r} there, and "
+        detail = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        only = detail.startswith("Expected 1 ")
+        found = f"only {header.iloc[0, 0]!r} there, and " if only else ""
         raise InputError(
             f"{file}: expected as many cells in every row as in the header; found {found}another "
             f"row ({detail})"
@@ -50,12 +56,11 @@ def read_cells(file: Path) -> pd.DataFrame:
         raise InputError(f"{file}: {error.strerror or error}") from error
     # A row that is too short ends in NaN; the cells it lacks are missing values.
     cells = cells.fillna("").apply(lambda column: column.str.strip())
-    _check_commas(file, cells)
     # Commas at the end of all lines are no columns.
     return cells.loc[:, : np.flatnonzero((cells != "").any()).max(initial=0)]
 
 
-def _all_cells(file: Path, nrows: int | None = None) -> pd.DataFrame:
+def _all_cells(file: Path, **how: Any) -> pd.DataFrame:
     return pd.read_csv(
         file,
         header=None,
@@ -63,20 +68,8 @@ def _all_cells(file: Path, nrows: int | None = None) -> pd.DataFrame:
         keep_default_na=False,
         na_filter=False,
         encoding="utf-8-sig",
-        skipinitialspace=True,
-        nrows=nrows,
+        **how,
     )
-
-
-def _check_commas(file: Path, cells: pd.DataFrame) -> None:
-    """Refuse cells that are separated by other marks, so that a header has one alone."""
-    header = str(cells.iloc[0, 0])
-    mark = next((own for own in ";\t|" if own in header), None)
-    if cells.shape[1] == 1 and mark is not None:
-        raise InputError(
-            f"{file}: expected cells separated by commas; found {header!r}: save it with commas, "
-            f"or read it with pandas (sep={mark!r})"
-        )
 
 
 def numbers(column: pd.Series) -> pd.Series:

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -58,12 +59,13 @@ def _order(own: NDArray, labels: NDArray, others: NDArray, theirs: NDArray) -> N
     `others` (S, M), `theirs` (M,): the draws and labels of those that they are matched with.
     """
     known, n = theirs >= 0, 1 + int(max(own.max(), others.max()))
-    found, codes = np.unique(np.append(labels, theirs), return_inverse=True)
+    codes = np.unique(np.append(labels, theirs), return_inverse=True)[1]
     mine, yours = n * codes[: len(labels)], n * codes[len(labels) :]
     sure = np.zeros(len(labels))
     for here, there in zip(own, others, strict=True):
-        partners = np.bincount((yours + there)[known], minlength=n * len(found))
-        sure += partners[mine + here]
+        alike, found = pd.factorize(np.append(mine + here, yours + there))
+        like, partners = np.split(alike, [len(labels)])
+        sure += np.bincount(partners[known], minlength=len(found))[like]
     return np.lexsort((-sure, labels, labels < 0))
 
 

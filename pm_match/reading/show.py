@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type_other import NoneTypeT, SliceType
 from pytensor.tensor.variable import TensorVariable
 
-from pm_match.checks import check_model
+from pm_match.checks import check_model, identifier
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**"}
 _LONGEST = 160
@@ -129,20 +130,23 @@ def show(model: Model | None = None) -> None:
 def _lines(model: Model) -> Iterator[str]:
     sizes = {dim: len(own) for dim, own in model.coords.items() if own is not None}
     listed = ", ".join(f"{dim!r}: range({size})" for dim, size in sizes.items())
-    yield f"with pm.Model(coords={{{listed}}}):".replace("'", '"')
+    named = f"name={model.name!r}, " if model.name else ""
+    yield f"with pm.Model({named}coords={{{listed}}}):".replace("'", '"')
     observed = {variable.name for variable in model.observed_RVs}
     for name, variable in model.named_vars.items():
+        own, said = _as_python(name, model), f'"{model.name_of(name)}"'
         dims = model.named_vars_to_dims.get(name)
         more = [f"dims={_dims(dims)}"] if dims else []
         if variable in model.basic_RVs:
             more += _transform(variable, model) + (["observed=…"] if name in observed else [])
-            yield f"    {name} = {_variable(variable, model, more)}"
+            distribution, told = _distribution(variable, model)
+            yield f"    {own} = {distribution}({', '.join([said, *told, *more])})"
         elif variable in model.deterministics or variable in model.potentials:
             kind = "Deterministic" if variable in model.deterministics else "Potential"
-            inner = ", ".join([f'"{name}"', _expression(variable, model, top=True), *more])
-            yield f"    {name} = pm.{kind}({inner})"
+            inner = ", ".join([said, _expression(variable, model, top=True), *more])
+            yield f"    {own} = pm.{kind}({inner})"
         else:
-            yield f"    {name} = pm.Data({', '.join([f'"{name}"', '…', *more])})"
+            yield f"    {own} = pm.Data({', '.join([said, '…', *more])})"
 
 
 def _dims(dims: Any) -> str:
@@ -150,9 +154,10 @@ def _dims(dims: Any) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def _variable(variable: TensorVariable, model: Model, more: list[str]) -> str:
-    name, told = _distribution(variable, model)
-    return f"{name}({', '.join([f'"{variable.name}"', *told, *more])})"
+def _as_python(name: str, model: Model) -> str:
+    """Name a variable as Python can, without the prefix that all have."""
+    own = identifier(model.name_of(name))
+    return f"{own}_" if iskeyword(own) else own
 
 
 def _distribution(variable: TensorVariable, model: Model) -> tuple[str, list[str]]:
@@ -266,7 +271,7 @@ def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = 
             return _expression(own.owner.inputs[0], model)
         return f"1 / {_expression(variable, model)}"
     if not top and variable.name in model.named_vars:
-        return str(variable.name)
+        return _as_python(variable.name, model)
     value = _constant(variable)
     if value is not None:
         return f"{float(value):.6g}" if value.ndim == 0 else f"array{value.shape}"
@@ -298,7 +303,8 @@ def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = 
         return text
     # So much is no longer readable: of what it is, then, as PyMC tells it.
     others = [own for own in model.named_vars.values() if own is not variable]
-    named = [str(own.name) for own in ancestors([variable], blockers=others) if own in others]
+    used = [own for own in ancestors([variable], blockers=others) if own in others]
+    named = [_as_python(own.name, model) for own in used]
     return f"f({', '.join(dict.fromkeys(named))})"
 
 

@@ -1,5 +1,7 @@
 """Match probabilities by cluster, averaged over runs, beside the matrix of all pairs."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -54,3 +56,16 @@ def test_runs_have_the_means_of_all_pairs(offset, relevance, pair, most, monkeyp
     for (i, j), found in np.ndenumerate(means):
         block = ordered[edges[0][i] : edges[0][i + 1], edges[1][j] : edges[1][j + 1]]
         assert found == pytest.approx(block.mean(), abs=1e-6)
+
+
+def test_memory_does_not_grow_with_labels_times_clusters():
+    n, rng = 2000, np.random.default_rng(0)
+    draws = xr.Dataset(
+        {f"cluster_{x}": (("chain", "draw", x), rng.integers(0, n, (1, 2, n))) for x in "ab"}
+    )
+    labels = xr.Dataset({f"cluster_{x}": (x, rng.permutation(n)) for x in "ab"})
+    tracemalloc.start()
+    ordered_pairs(draws, "cluster_a", "cluster_b", labels, 5, "posterior", SAMPLE_DIMS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n * n  # bytes

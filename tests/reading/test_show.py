@@ -47,6 +47,21 @@ def test_what_is_printed_declares_the_same(capsys):
     assert len(set(expected.values())) == len(expected) == 10
 
 
+def test_names_are_of_python(capsys):
+    """Of named models, of models within models, and where names are text."""
+    with pm.Model(name="shop") as model:
+        rate = pm.Gamma("rate 1", 1.0, 1.0, shape=3)
+        with pm.Model(name="inner"):
+            scale = pm.Gamma("class", rate.sum(), 1.0)
+        pm.Deterministic("total", rate.sum() * scale)
+    pmm.show(model)
+    text = capsys.readouterr().out
+    scope = {"pm": pm, "sum": pt.sum}
+    exec(text.replace("):\n", ") as again:\n"), scope)
+    assert scope["again"].named_vars.keys() == model.named_vars.keys()
+    assert scope["rate_1"].name == "shop::rate 1"
+
+
 def test_parameters_and_transforms_are_those_that_pymc_takes(capsys):
     told = [
         'a = pm.HalfNormal("a", sigma=2)',
