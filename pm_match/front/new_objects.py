@@ -24,7 +24,8 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> tu
     that the domain has. Return the objects' labels; the table, by observed variable where there are
     several. Raise `ValueError` if the table has no column that is used.
 
-    Warn of columns that are not there, and of categories that were never seen.
+    Warn of columns that are not there, or that no known object has, and of categories that were
+    never seen.
     """
     looked = {column: own.use for column, own in prepared.columns[name].items()}
     where = f"new objects of {prepared.titles[name]!r}"
@@ -37,7 +38,9 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> tu
             and any(isinstance(cell, str) for cell in prepared.data[name][column].dropna())
         ]
         where, table = str(table), read_table_file(Path(table), looked, text, id)
-    frame, _ = look_at_table(where, table, id, looked, new=True)
+    frame, found = look_at_table(where, table, id, looked, new=True)
+    if strange := [column for column in found if column not in looked]:
+        warn(f"{where}: columns {strange} are none that known objects have, and are not used.")
     own = prepared.data if prepared.model == "mixture" else prepared.numeric()
     used = list(own[name].columns)
     if missing := [column for column in used if column not in frame]:

@@ -59,6 +59,9 @@ def test_what_is_not_seen_is_said_and_counts_for_nothing(shops, tmp_path):
     with pytest.warns(UserWarning, match=r"'shop 1': columns \['spend_€'\] are not there"):
         fewer = shops.assign("shop 1", new.drop(columns="spend/€"))
     pd.testing.assert_frame_equal(fewer, shops.assign("shop 1", new.assign(**{"spend/€": np.nan})))
+    with pytest.warns(UserWarning, match=r"'shop 1': columns \['age'\] are none that known obj"):
+        more = shops.assign("shop 1", new.assign(age=[20, 60]))
+    pd.testing.assert_frame_equal(more, shops.assign("shop 1", new))
     new.to_csv(tmp_path / "new.csv", index=False)
     pd.testing.assert_frame_equal(
         shops.assign("shop 1", tmp_path / "new.csv"), shops.assign("shop 1", new)
