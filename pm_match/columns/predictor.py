@@ -20,6 +20,9 @@ from pm_match.prediction.predictor import Holes, NewTables, Place, Predictor, co
 from pm_match.reading.parts import UnservedModelError
 from pm_match.tables.domains import as_new_columns
 
+# Over draws of precisions, or of rates and probabilities near zero, these may have no mean.
+_WITHOUT_MEAN = ("Exponential", "Geometric", "LogNormal", "NegativeBinomial")
+
 
 class ColumnsPredictor(Predictor):
     """The clusters of columns at a draw.
@@ -172,7 +175,7 @@ def _holes(cells: Cells, values: NDArray, by_object: bool) -> Holes:
         if family.rows:
             # Each of a row of counts by itself is binomial.
             return Law(scipy.stats.binom, known, *natural)
-        return Law(*family.law(natural, known))
+        return Law(*family.law(natural, known), median=family.name in _WITHOUT_MEAN)
 
     said = CATEGORIES if family.categories else NUMBERS
     return Holes(cells.name, cells.name, values, law, said, by_object)

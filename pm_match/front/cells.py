@@ -34,9 +34,8 @@ def read_cells(file: Path) -> pd.DataFrame:
         )
     try:
         # Of other marks, a header holds one cell, as it seems.
-        header = _all_cells(file, nrows=1, skipinitialspace=False)
-        marks = ";\t|" if header.shape[1] == 1 else ""
-        mark = next((own for own in marks if own in header.iloc[0, 0]), ",")
+        header, *more = _all_cells(file, nrows=1, skipinitialspace=False).iloc[0].astype(str)
+        mark = next((own for own in ";\t|" if own in header and not more), ",")
         cells = _all_cells(file, sep=mark, skipinitialspace=True)
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{file}: expected a header line; found an empty file") from error
@@ -47,7 +46,7 @@ def read_cells(file: Path) -> pd.DataFrame:
     except pd.errors.ParserError as error:
         detail = str(error).removeprefix("Error tokenizing data. C error: ").strip()
         only = detail.startswith("Expected 1 ")
-        found = f"only {header.iloc[0, 0]!r} there, and " if only else ""
+        found = f"only {header!r} there, and " if only else ""
         raise InputError(
             f"{file}: expected as many cells in every row as in the header; found {found}another "
             f"row ({detail})"

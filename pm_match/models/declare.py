@@ -144,6 +144,7 @@ def link_sets(
     """
     if links is None:
         return []
+    links = links.tolist() if isinstance(links, np.ndarray) else links
     alone = isinstance(links, Mapping | pd.DataFrame) or not isinstance(links, Sequence)
     sets: list[Mapping[str, Any]] = []
     groups: list[Sequence[Any]] = []

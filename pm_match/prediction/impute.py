@@ -49,8 +49,9 @@ def impute(
     vectors of normal clusters, but new ones are t: parameters are integrated out, or, where
     precisions have factors, these are, and parameters are those of the draw. Unknown cells of
     networks have the family of the network, with the drawn density of their block: their means
-    predict links; those of new objects are not predicted. Mean (of log-normal values median, as
-    over precisions they have no mean) and quantiles are those of the mixture, so that they are
+    predict links; those of new objects are not predicted. Mean and quantiles are those of the
+    mixture (in columns of log-normal, exponential, geometric and negative binomial values, which
+    over precisions, rates and probabilities may have no mean, the median is), so that they are
     steadier than those of the recorded draws ``<name>_unobserved``, which say the same. Those of
     any other likelihood, and of columns whose missing values something else depends on, are left
     out: these draws alone say what they are.

@@ -28,10 +28,12 @@ class Law:
     distribution : scipy.stats distribution
     given : (C, M) array
         Its arguments.
+    median : bool
+        Whether the median is told, and not the mean, as over draws it may be infinite.
     """
 
-    def __init__(self, distribution: Any, *given: NDArray):
-        self._distribution, self._given = distribution, given
+    def __init__(self, distribution: Any, *given: NDArray, median: bool = False):
+        self._distribution, self._given, self._median = distribution, given, median
         self.discrete = isinstance(distribution, scipy.stats.rv_discrete)
 
     def mean(self) -> NDArray[np.float64]:
@@ -51,11 +53,8 @@ class Law:
         return self._distribution.ppf(level, *self._given)
 
     def summaries(self, weight: NDArray, levels: NDArray) -> NDArray[np.float64]:
-        """Return the mean and two quantiles (3, M) of mixtures with weights (C,).
-
-        Of what is log-normal the median, as over draws of its precision the mean is infinite.
-        """
-        if self._distribution is scipy.stats.lognorm:
+        """Return the mean, or median, and two quantiles (3, M) of mixtures with weights (C,)."""
+        if self._median:
             return mixture_quantiles(weight, self, np.array([0.5, *levels]))
         mean, quantiles = mixture_mean(weight, self.mean()), mixture_quantiles(weight, self, levels)
         return np.concatenate([mean[None], quantiles])

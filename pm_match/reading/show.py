@@ -271,7 +271,7 @@ def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = 
             return _expression(own.owner.inputs[0], model)
         return f"1 / {_expression(variable, model)}"
     if not top and variable.name in model.named_vars:
-        return _as_python(variable.name, model)
+        return _as_python(str(variable.name), model)
     value = _constant(variable)
     if value is not None:
         return f"{float(value):.6g}" if value.ndim == 0 else f"array{value.shape}"
@@ -304,7 +304,7 @@ def _expression(variable: Any, model: Model, top: bool = False, inverse: bool = 
     # So much is no longer readable: of what it is, then, as PyMC tells it.
     others = [own for own in model.named_vars.values() if own is not variable]
     used = [own for own in ancestors([variable], blockers=others) if own in others]
-    named = [_as_python(own.name, model) for own in used]
+    named = [_as_python(str(own.name), model) for own in used]
     return f"f({', '.join(dict.fromkeys(named))})"
 
 
