@@ -253,6 +253,8 @@ class PartitionStep(BlockedStep):
         try:
             model = modelcontext(None)
         except TypeError:
+            model = None
+        if model is None or var not in model.free_RVs:
             # One of the steps speaks for all.
             if cls._announces and over_weights(var):
                 warn(
@@ -260,8 +262,6 @@ class PartitionStep(BlockedStep):
                     "PyMC. If it is a matching model, call pm.sample() inside `with model:`, "
                     "or call pm_match.sample()."
                 )
-            return Competence.INCOMPATIBLE
-        if var not in model.free_RVs:
             return Competence.INCOMPATIBLE
         try:
             structure = read(model, binary=False).recognised

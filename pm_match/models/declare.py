@@ -22,7 +22,9 @@ from pm_match.tables.order import in_order
 real = np.float64
 
 # Objects known to share a cluster, as `link_sets` understands them.
-Links = Mapping[str, Any] | pd.DataFrame | Sequence[Mapping[str, Any] | pd.DataFrame] | None
+Links = (
+    Mapping[str, Any] | pd.DataFrame | Sequence[Mapping[str, Any] | pd.DataFrame] | NDArray | None
+)
 
 WEIGHTS = ("stick-breaking", "dirichlet", "uniform")
 
@@ -144,16 +146,15 @@ def link_sets(
     """
     if links is None:
         return []
-    links = links.tolist() if isinstance(links, np.ndarray) else links
-    alone = isinstance(links, Mapping | pd.DataFrame) or not isinstance(links, Sequence)
+    alone = not isinstance(links, Sequence | np.ndarray)
     sets: list[Mapping[str, Any]] = []
-    groups: list[Sequence[Any]] = []
+    groups: list[Any] = []
     for one in [links] if alone else links:
         if isinstance(one, pd.DataFrame):
             sets += _by_names(one, what)
         elif isinstance(one, Mapping):
             sets.append(one)
-        elif isinstance(one, tuple | list) and objects is not None:
+        elif isinstance(one, tuple | list | np.ndarray) and objects is not None:
             groups.append(one)
         else:
             raise TypeError(

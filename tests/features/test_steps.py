@@ -1,6 +1,7 @@
 """The contract of PyMC's step methods, whose breach goes unnoticed until draws are wrong."""
 
 import copy
+from contextlib import nullcontext
 
 import cloudpickle
 import numpy as np
@@ -227,9 +228,10 @@ def pt_exp(z):
     return pm.math.exp(0.3 * z)
 
 
-def test_outside_a_context_ours_decline_and_say_so():
+@pytest.mark.parametrize("context", [nullcontext, pm.Model], ids=["none", "of another model"])
+def test_outside_its_context_ours_decline_and_say_so(context):
     model = tiny_model()
-    with pytest.warns(UserWarning, match="cannot see the model") as caught:
+    with context(), pytest.warns(UserWarning, match="cannot see the model") as caught:
         _, chosen = pm.sampling.mcmc.assign_step_methods(model)
     assert [str(w.message).split("'")[1] for w in caught] == ["cluster_a", "cluster_b"]
     assert not set(chosen) & set(STEP_METHODS[:5])

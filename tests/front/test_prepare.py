@@ -91,6 +91,9 @@ def test_labels_of_one_domain_alone_tell_which(what):
         pairs |= set(map(frozenset, zip(*sides, strict=True)))
     expected = [("n1", "s3"), ("n4", "s0"), ("n5", "s0"), ("n4", "n5")]
     assert pairs == set(map(frozenset, expected))
+    array = pmm.prepare(tables, **{what: np.array([("n4", "s0"), ("s3", "n1")])}).declare()
+    _, _, positions = read_pairs(array[what])
+    assert [own.tolist() for own in positions] == [[4], [0]]
     for given, message in (
         ([("n1", "s33")], "no domain has an object 's33'; did you mean 's3'"),
         ([("n1",)], r"at least two objects; found \('n1',\)"),
