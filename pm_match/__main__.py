@@ -57,16 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_folder(options.out, options.force)
             _make(options.out)
         prepared = prepare(options.files, **arguments_of(options))
-        prepared.declare()
+        model = prepared.declare()
     except (ImportError, OSError, TypeError, ValueError) as error:
         parser.exit(2, f"pm-match: error: {as_options(str(error))}\n")
     print(as_options(str(prepared)), flush=True)
     shown, said = sys.stderr.isatty(), len(prepared.notes)
     try:
-        prepared = prepared.settled(options.seed, shown, cores=options.cores)
-        for note in prepared.notes[said:]:
+        settled = prepared.settled(options.seed, shown, cores=options.cores)
+        for note in settled.notes[said:]:
             print(as_options(note), flush=True)
-        model = prepared.declare()
+        if settled is not prepared:  # to declare a model warns of its data
+            prepared, model = settled, settled.declare()
         if options.search_only:
             idata = find_matching(model, random_seed=options.seed, progressbar=shown)
         else:

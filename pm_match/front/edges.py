@@ -317,5 +317,8 @@ def _family(
                 f"{network.values[first]:g} at cell {cell}. Bring weights to mean 0 and variance "
                 "about 1 and say family='normal', or make edges of them (x > 0)"
             )
-    notes.append("Values are counts: family='poisson'.")
+    notes.append(
+        "Values are counts: family='poisson'. If it matters only whether there are any, give edges "
+        "alone (x > 0); if they vary much more, say family='negative-binomial'."
+    )
     return "poisson"

@@ -569,6 +569,12 @@ def prepare(
             raw = found.raw[name]
             found.data[name] = pd.DataFrame(own.to_numpy(), raw.index, raw.columns)
     found.notes.append(f"The model is {chosen}.")
+    counted = [use in ("count", "boolean") for use in found.uses().values()]
+    if chosen == "table_clusters" != model and np.mean(counted) > 0.9:
+        found.notes.append(
+            "If columns are objects too, as the words of documents are, relational_clusters "
+            "matches both."
+        )
     return replace(found, model=chosen, whole=whole, distinct=distinct)
 
 

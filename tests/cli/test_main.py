@@ -303,6 +303,15 @@ def test_other_marks_than_commas_separate_cells(tmp_path, mark, header):
     pd.testing.assert_frame_equal(table, expected)
 
 
+def test_warnings_are_said_once(tmp_path):
+    files = [
+        write(tmp_path / f"{name}.csv", "v,w\n" + f"{name},1\n{name * 2},5\n" * 4) for name in "ab"
+    ]
+    with pytest.warns(UserWarning, match="expected values in 'a' that others have") as found:
+        cli.main([*map(str, files), "--seed", "1", "--search-only"])
+    assert sum("expected values in 'a'" in str(own.message) for own in found) == 1
+
+
 def test_commas_at_the_end_of_lines_are_no_columns(tmp_path):
     table = read_table_file(write(tmp_path / "a.csv", "u,v,,\n2,NULL,,\n3,1,,\n4,#N/A,,\n"))
     assert table.columns.tolist() == ["u", "v"]

@@ -395,6 +395,17 @@ class TestChoice:
         with pytest.raises(ValueError, match="'a': expected a column of numbers, or one in common"):
             self.choice(a=a[["kind"]], b=b)
 
+    def test_counts_of_different_things_may_be_a_network(self):
+        rng = np.random.default_rng(0)
+        words = {
+            name: pd.DataFrame(rng.poisson(1.0, (9, 3)), columns=list(columns))
+            for name, columns in (("a", "uvw"), ("b", "xyz"))
+        }
+        told = "relational_clusters matches both"
+        assert told in " ".join(pmm.prepare(words).notes)
+        for given in ({"a": numbers("uv"), "b": words["b"]}, {"a": words["a"], "b": words["a"]}):
+            assert told not in " ".join(pmm.prepare(given).notes)
+
     def test_networks(self):
         assert self.choice(a=sparse.eye(4).tocsr()) == "relational_clusters"
 
