@@ -133,11 +133,18 @@ def _lines(model: Model) -> Iterator[str]:
     named = f"name={model.name!r}, " if model.name else ""
     yield f"with pm.Model({named}coords={{{listed}}}):".replace("'", '"')
     observed = {variable.name for variable in model.observed_RVs}
+    # PyMC declares what is observed in part as two variables, and puts them together.
+    whole = {v.name for v in model.deterministics if f"{v.name}_unobserved" in model.named_vars}
     for name, variable in model.named_vars.items():
+        if name.removesuffix("_observed").removesuffix("_unobserved") in whole - {name}:
+            continue
         own, said = _as_python(name, model), f'"{model.name_of(name)}"'
         dims = model.named_vars_to_dims.get(name)
         more = [f"dims={_dims(dims)}"] if dims else []
-        if variable in model.basic_RVs:
+        if name in whole:
+            distribution, told = _distribution(model[f"{name}_observed"], model, part=True)
+            yield f"    {own} = {distribution}({', '.join([said, *told, *more, 'observed=…'])})"
+        elif variable in model.basic_RVs:
             more += _transform(variable, model) + (["observed=…"] if name in observed else [])
             distribution, told = _distribution(variable, model)
             yield f"    {own} = {distribution}({', '.join([said, *told, *more])})"
@@ -160,8 +167,13 @@ def _as_python(name: str, model: Model) -> str:
     return f"{own}_" if iskeyword(own) else own
 
 
-def _distribution(variable: TensorVariable, model: Model) -> tuple[str, list[str]]:
-    """Name a distribution as PyMC does, or this package, and tell its parameters."""
+def _distribution(
+    variable: TensorVariable, model: Model, part: bool = False
+) -> tuple[str, list[str]]:
+    """Name a distribution as PyMC does, or this package, and tell its parameters.
+
+    `part`: whether the variable is the observed part of another one, which is told in its place.
+    """
     node = variable.owner
     op = node.op
     name = type(op).__name__.removesuffix("RV").removeprefix("_")
@@ -170,6 +182,9 @@ def _distribution(variable: TensorVariable, model: Model) -> tuple[str, list[str
         given = op.dist_params(node)
     except Exception:  # of symbolic variables without a signature
         given = [own for own in node.inputs if not isinstance(own.type, RandomType | NoneTypeT)]
+    if part and name == "PartialObserved":
+        return _distribution(node.inputs[0], model)
+    given = [_of_all(own) for own in given] if part else given
     if name in ("Mixture", "Hurdle"):
         return _mixture(name, *given, model=model)
     if name == "Truncated":
@@ -326,6 +341,13 @@ def _name(op: Any) -> str:
     inner = getattr(op, "core_op", op)
     scalar = getattr(inner, "scalar_op", None)
     return type(inner).__name__ if scalar is None else type(scalar).__name__.lower()
+
+
+def _of_all(parameter: Any) -> Any:
+    """Give a parameter of all entries for that of some, which PyMC takes out of it."""
+    own = _seen_through(parameter)
+    taken = own.owner is not None and "Subtensor" in _name(own.owner.op)
+    return own.owner.inputs[0] if taken else parameter
 
 
 def _seen_through(variable: Any) -> Any:

@@ -47,6 +47,29 @@ def test_what_is_printed_declares_the_same(capsys):
     assert len(set(expected.values())) == len(expected) == 10
 
 
+def test_what_is_observed_in_part_is_told_as_it_was_declared(capsys):
+    seen = np.ma.masked_array(np.zeros((4, 2)), np.eye(4, 2))
+    lines = [
+        'label = pm.Categorical("label", p=[0.5, 0.5], observed=…)',
+        'x = pm.Normal("x", mu=mean[label], tau=tau, dims=("object", "axis"), observed=…)',
+        'y = pm.Normal("y", mu=0, sigma=1, observed=…)',
+        'z = pm.MvNormal("z", mu=mean[label], cov=array(2, 2), observed=…)',
+        'counts = pm.Poisson("counts", mu=exp(mean[label]), observed=…)',
+    ]
+    with pm.Model(coords={"object": range(4), "axis": range(2)}) as model:
+        p = pt.stack([0.5, 0.5])
+        label = pm.Categorical("label", p, observed=np.ma.masked_array([0, 1, 1, 0], [0, 0, 0, 1]))
+        mean = pm.Normal("mean", shape=(2, 2))
+        tau = pm.Gamma("tau", 1.0, 1.0)
+        pm.Normal("x", mean[label], tau=tau, observed=seen, dims=("object", "axis"))
+        pm.Normal("y", 0.0, 1.0, observed=seen)
+        pm.MvNormal("z", mean[label], cov=np.eye(2), observed=seen)
+        pm.Poisson("counts", pt.exp(mean[label]), observed=seen.astype(int))
+    pmm.show(model)
+    text = capsys.readouterr().out
+    assert [line.strip() for line in text.splitlines() if "observed" in line] == lines
+
+
 def test_names_are_of_python(capsys):
     """Of named models, of models within models, and where names are text."""
     with pm.Model(name="shop") as model:
