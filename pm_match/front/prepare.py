@@ -527,7 +527,8 @@ def prepare(
                 f"value; found {dict(columns)}"
             )
         if id is not None:
-            raise ValueError(f"id: expected none, as these are networks; found {id!r}")
+            why = "" if columns is None else " (of tables, columns= is a mapping to uses)"
+            raise ValueError(f"id: expected none, as these are networks{why}; found {id!r}")
         networks, options, notes = look_at_networks(given, columns, options)
         found = PreparedData("networks", networks, titles, notes=notes, options=options)
     else:

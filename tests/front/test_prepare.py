@@ -599,6 +599,8 @@ class TestNetworks:
             pmm.prepare(many, model="relational_clusters", columns={"boss": "ignore"})
         with pytest.raises(ValueError, match="id: expected none, as these are networks; found 'bo"):
             pmm.prepare(many, model="relational_clusters", id="boss")
+        with pytest.raises(ValueError, match="of tables, columns= is a mapping to uses"):
+            pmm.prepare(many, columns=["boss", "clerk"], id="boss")
 
     def test_bad_lists(self):
         with pytest.raises(ValueError, match=r"no column 'bos'; .* did you mean 'boss'"):
