@@ -176,8 +176,7 @@ def as_new_objects(
     where = f"new objects of {kind} {name!r}"
     values, objects, own, labelled, labelled_columns = read_table(where, table)
     expected = own if features is None else np.asarray(features)
-    if len(own) != len(expected):
-        raise ValueError(f"{where}: expected {len(expected)} features; found {len(own)}")
+    more = ""
     if labelled_columns and features is not None:
         order = pd.Index(own).get_indexer(pd.Index(expected))
         if (order < 0).any():
@@ -186,6 +185,12 @@ def as_new_objects(
                 f"{plain(expected[np.argmax(order < 0)])!r}"
             )
         values = values[:, order]
+        strange = np.delete(own, order)
+        more = (
+            f" ({', '.join(repr(plain(column)) for column in strange)} too)" if len(strange) else ""
+        )
+    if len(own) != len(expected):
+        raise ValueError(f"{where}: expected {len(expected)} features; found {len(own)}{more}")
     return Domain(name, values, objects, expected, labelled)
 
 
