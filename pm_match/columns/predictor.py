@@ -11,17 +11,27 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import plain
+from pm_match.columns.conjugate import NormalPrior
 from pm_match.columns.entries import Entries, entries, joined
 from pm_match.columns.parts import Cells, Columns, RowLayout
 from pm_match.columns.state import ColumnsState
 from pm_match.columns.term import add_gains
-from pm_match.prediction.mixture import CATEGORIES, NUMBERS, CategoryLaw, Law
+from pm_match.prediction.mixture import (
+    CATEGORIES,
+    NUMBERS,
+    CategoryLaw,
+    Law,
+    LogNormalLaw,
+    NormalLaw,
+)
 from pm_match.prediction.predictor import Holes, NewTables, Place, Predictor, coords
 from pm_match.reading.parts import UnservedModelError
 from pm_match.tables.domains import as_new_columns
 
-# Over draws of precisions, or of rates and probabilities near zero, these may have no mean.
-_WITHOUT_MEAN = ("Exponential", "Geometric", "LogNormal", "NegativeBinomial")
+# Over draws of rates and probabilities near zero, these may have no mean.
+_WITHOUT_MEAN = ("Exponential", "Geometric", "NegativeBinomial")
+# The least rate or probability that SciPy is asked about.
+_LEAST = 1e-100
 
 
 class ColumnsPredictor(Predictor):
@@ -175,7 +185,13 @@ def _holes(cells: Cells, values: NDArray, by_object: bool) -> Holes:
         if family.rows:
             # Each of a row of counts by itself is binomial.
             return Law(scipy.stats.binom, known, *natural)
-        return Law(*family.law(natural, known), median=family.name in _WITHOUT_MEAN)
+        if isinstance(family.prior, NormalPrior):
+            with np.errstate(divide="ignore"):
+                sd = [*natural, known][1] ** -0.5
+            return (LogNormalLaw if family.name == "LogNormal" else NormalLaw)(natural[0], sd)
+        # Next to none is as good as none, where SciPy has no quantiles, or takes hours.
+        own = family.law([np.maximum(own, _LEAST) for own in natural], known)
+        return Law(*own, median=family.name in _WITHOUT_MEAN)
 
     said = CATEGORIES if family.categories else NUMBERS
     return Holes(cells.name, cells.name, values, law, said, by_object)

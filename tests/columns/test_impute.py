@@ -169,6 +169,37 @@ def test_new_objects_are_as_objects_of_the_data(family):
     check_law(found, "b", (0, 1), law, laws, n_draws)
 
 
+def wide(family, rng):
+    """Declare columns whose prior tells next to nothing, and values of one cluster."""
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster_a", p=pm.Dirichlet("w", np.ones(T)), shape=40)
+        if family == "negative binomial":
+            p = pm.Beta("p", 0.01, 0.01, shape=T)
+            x = rng.negative_binomial(3, 0.3, 40)
+            pm.NegativeBinomial("a", n=3, p=p[cluster], observed=x)
+            return model, x
+        tau = pm.Gamma("tau", 0.01, 0.01, shape=T)
+        mu = pm.Normal("mu", 0.0, tau=0.01 * tau, shape=T)
+        x = rng.normal(size=40)
+        if family == "lognormal":
+            pm.LogNormal("a", mu[cluster], tau=tau[cluster], observed=np.exp(x))
+        else:
+            pm.Normal("a", mu[cluster], tau=tau[cluster], observed=x)
+    return model, np.exp(x) if family == "lognormal" else x
+
+
+@pytest.mark.parametrize("family", ["normal", "lognormal", "negative binomial"])
+def test_quantiles_beside_empty_clusters_without_a_scale(family):
+    """Their parameters may be anything: the others' quantiles were lost to them."""
+    model, x = wide(family, np.random.default_rng(7))
+    point = model.initial_point(0) | {"cluster_a": np.zeros(40, int)}
+    found = imputed(model, [point] * 40, {"a": np.array([np.nan])})
+    # Of 42 parts of the weight, 41 are the known objects' cluster's.
+    for level, end in zip(LEVELS, ("a_lower", "a_upper"), strict=True):
+        low, high = np.quantile(x, [max(level - 0.12, 0.0), min(level + 0.12, 1.0)])
+        assert low <= found[end].values[0] <= high + 0.5 * (high - low)
+
+
 def test_categories_of_new_objects():
     rng = np.random.default_rng(6)
     a, b = (data_of("categorical", 3, rng) for _ in range(2))

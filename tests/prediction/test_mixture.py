@@ -57,6 +57,17 @@ def test_quantiles_of_heavy_tails():
         assert weight @ stats.expon.cdf(found, 0.0, 1.0 / rate) == pytest.approx(level, abs=1e-9)
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e6, 1e90, np.inf])
+def test_quantiles_where_some_components_are_of_another_scale(scale):
+    """As of empty clusters, whose precisions have next to no prior."""
+    weight, sd = np.array([0.4, 0.59, 0.01]), np.array([[1.0], [0.5], [scale]])
+    law = NormalLaw(np.array([[-3.0], [4.0], [0.0]]), sd)
+    for level in (0.03, 0.3, 0.97):
+        ((found,),) = mixture_quantiles(weight, law, np.array([level]))
+        below = stats.norm.cdf([found + 3.0, (found - 4.0) / 0.5, found / scale])
+        assert weight @ below == pytest.approx(level, abs=1e-9)
+
+
 def test_the_most_probable_category_of_a_mixture():
     law = CategoryLaw(np.array([[[0.6, 0.4, 0.0]], [[0.1, 0.4, 0.5]]]))
     found = law.summaries(np.array([1.0, 1.0]), np.array([]))
