@@ -65,6 +65,8 @@ def unmatched_by_landmarks(
     """Do what `unmatched_probability` does."""
     a = _domain(idata, a)
     others = counts[f"unmatched_{a}"].attrs[OTHERS] if f"unmatched_{a}" in counts else []
+    # Files make a text of a list of one.
+    others = [others] if isinstance(others, str) else list(others)
     asked = others if b is None else [_domain(idata, n) for n in ([b] if isinstance(b, str) else b)]
     if not others or set(asked) != set(others):
         raise ValueError(

@@ -15,10 +15,7 @@ def apart(labels: Sequence[np.ndarray], relevant: Sequence[np.ndarray | None]) -
 
     Irrelevant objects get a label that no object of another array has.
     """
-    inside = [
-        part if mask is None else part[mask] for part, mask in zip(labels, relevant, strict=True)
-    ]
-    occupied = [part for part in inside if part.size]
+    occupied = [part for part in labels if part.size]
     low = min((int(part.min()) for part in occupied), default=0)
     high = max((int(part.max()) for part in occupied), default=0) - low
     marks = high + np.cumsum([mask is not None for mask in relevant])

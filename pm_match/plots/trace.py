@@ -85,9 +85,8 @@ def plot_trace(
                 "color": colour,
                 "drawstyle": "steps-mid" if values.dtype.kind in "iu" else "default",
             }
-            axis.plot(
-                values["draw"], values.isel(chain=place), label=f"{chain}", **{**style, **kwargs}
-            )
+            own = values.isel(chain=place).transpose("draw", ...)
+            axis.plot(values["draw"], own, label=f"{chain}", **{**style, **kwargs})
         axis.set_label(name)
         axis.set_ylabel(titles.get(name, name))
         axis.ticklabel_format(axis="y", useOffset=False)

@@ -40,7 +40,7 @@ STREAMED = ["match_summary", "unmatched_probability", "cluster_spans", "partitio
 
 
 def estimate(draws):
-    return draws.isel(chain=0, draw=0, drop=True).load()
+    return draws[["cluster_a", "cluster_b"]].isel(chain=0, draw=0, drop=True).load()
 
 
 def same(one, two):
@@ -58,6 +58,13 @@ def same(one, two):
 def test_summaries_are_the_same(name, in_memory):
     on_disk = in_memory.chunk(draw=1, a=10, b=10)
     same(SUMMARIES[name](in_memory), SUMMARIES[name](on_disk))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_summaries_of_relevant_objects_are_the_same(name, in_memory):
+    flagged = in_memory.assign(relevance_b=(in_memory["cluster_b"] + in_memory["draw"]) % 3 > 0)
+    same(SUMMARIES[name](flagged), SUMMARIES[name](flagged.chunk(draw=1, a=10, b=10)))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -56,3 +56,10 @@ def test_chains_that_repeat_numbers_are_told_apart(idata):
     assert axis.get_xlim() == (-0.5, 3.5)
     some = idata.isel(chain=[1])
     assert plots.plot_trace(some).axes[0].lines[0].get_label() == "1"
+
+
+def test_dims_may_be_in_any_order(idata):
+    stats = idata["sample_stats"].to_dataset()
+    parts = stats.expand_dims(part=2, axis=2)
+    found = plots.plot_trace(xr.DataTree.from_dict({"sample_stats": parts.transpose()}))
+    np.testing.assert_array_equal(found.axes[0].lines[2].get_ydata(), stats["log_joint"][1])

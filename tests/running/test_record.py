@@ -345,8 +345,13 @@ def test_variables_that_are_not_asked_for_take_no_memory(expected, monkeypatch):
     assert {own["cluster_shop"] for own in found} == {2}
 
 
-def test_counts_can_be_saved(counted, tmp_path):
-    counted.to_zarr(tmp_path / "draws.zarr")
-    found = xr.open_datatree(tmp_path / "draws.zarr", engine="zarr").load()
+@pytest.mark.parametrize("engine", ["zarr", "h5netcdf"])
+def test_counts_can_be_saved(counted, tmp_path, engine):
+    path = tmp_path / "draws"
+    if engine == "zarr":
+        counted.to_zarr(path)
+    else:
+        counted.to_netcdf(path, engine=engine)
+    found = xr.open_datatree(path, engine=engine).load()
     for asked in (pmm.match_probability, pmm.unmatched_probability):
         xr.testing.assert_identical(asked(found, "shop", "web"), asked(counted, "shop", "web"))
