@@ -18,6 +18,7 @@ from pm_match.columns.state import ColumnsState
 from pm_match.columns.term import add_gains
 from pm_match.prediction.mixture import (
     CATEGORIES,
+    LEAST,
     NUMBERS,
     CategoryLaw,
     Law,
@@ -30,8 +31,6 @@ from pm_match.tables.domains import as_new_columns
 
 # Over draws of rates and probabilities near zero, these may have no mean.
 _WITHOUT_MEAN = ("Exponential", "Geometric", "NegativeBinomial")
-# The least rate or probability that SciPy is asked about.
-_LEAST = 1e-100
 
 
 class ColumnsPredictor(Predictor):
@@ -189,8 +188,7 @@ def _holes(cells: Cells, values: NDArray, by_object: bool) -> Holes:
             with np.errstate(divide="ignore"):
                 sd = [*natural, known][1] ** -0.5
             return (LogNormalLaw if family.name == "LogNormal" else NormalLaw)(natural[0], sd)
-        # Next to none is as good as none, where SciPy has no quantiles, or takes hours.
-        own = family.law([np.maximum(own, _LEAST) for own in natural], known)
+        own = family.law([np.maximum(own, LEAST) for own in natural], known)
         return Law(*own, median=family.name in _WITHOUT_MEAN)
 
     said = CATEGORIES if family.categories else NUMBERS

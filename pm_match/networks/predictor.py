@@ -21,11 +21,8 @@ from pm_match.networks.edges import NewCells, log_edges
 from pm_match.networks.families import densities
 from pm_match.networks.parts import NetworkCells, Relation
 from pm_match.networks.state import RelationState
-from pm_match.prediction.mixture import NUMBERS, Law, NormalLaw
+from pm_match.prediction.mixture import LEAST, NUMBERS, Law, NormalLaw
 from pm_match.prediction.predictor import Holes, Place, Predictor, coords
-
-# What stands for no exposure in distributions that need some.
-_LEAST = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +163,8 @@ class RelationPredictor(Predictor):
                 return Law(scipy.stats.poisson, exposure * density[0])
             case "negative-binomial":
                 # Without exposure it is zero.
-                return Law(scipy.stats.nbinom, np.maximum(exposure, _LEAST), *density)
+                given = np.maximum(exposure, LEAST), np.maximum(density[0], LEAST)
+                return Law(scipy.stats.nbinom, *given)
         return NormalLaw(density[0], density[1] ** -0.5)
 
     def of_missing(

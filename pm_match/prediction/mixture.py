@@ -17,6 +17,9 @@ from scipy.special import ndtr, ndtri
 _MOST_STEPS = 200
 # What a distribution function may be off by.
 _NONE = 1e-11
+# The least rate or probability: SciPy has no quantiles of some distributions with less, or takes
+# hours for them.
+LEAST = 1e-100
 # What stands for infinite means and standard deviations.
 _HUGE = 1e300
 # How `summaries` of numbers and of categories are named, after the variable's name, and what they

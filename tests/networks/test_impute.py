@@ -201,3 +201,25 @@ def test_a_table_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setenv("PM_MATCH_MEMORY", "1e-8")
     with pytest.raises(MemoryError, match="the cells of network 'a', of 3 x 3 x 2"):
         pmm.impute(draws_of(model, np.random.default_rng(0), 2), model, progressbar=False)
+
+
+def test_counts_of_blocks_of_which_nothing_is_known():
+    """Their probabilities may be next to 0, of which SciPy has no quantiles within hours."""
+    x = np.ma.masked_array(np.arange(30).reshape(6, 5) % 4, np.zeros((6, 5), bool))
+    x[0, 0] = x[3] = np.ma.masked
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", np.ones(3))
+        row = pm.Categorical("cluster_row", weights, shape=6)
+        column = pm.Categorical("cluster_column", np.ones(2) / 2, shape=5)
+        p = pm.Beta("p", 0.001, 0.001, shape=(3, 2))
+        pm.NegativeBinomial("x", n=2.0, p=p[row[:, None], column], observed=x)
+    labels = {"row": [0, 0, 0, 1, 0, 0], "column": [0, 0, 0, 1, 1]}
+    draws = xr.Dataset(
+        {
+            f"cluster_{name}": (("chain", "draw", name), np.tile(own, (1, 30, 1)))
+            for name, own in labels.items()
+        }
+    )
+    found = pmm.impute(draws, model, random_seed=0, progressbar=False)
+    assert found["x_upper"].values[0, 0] < 20
+    assert found["x_upper"].values[3, 0] > 1e9
