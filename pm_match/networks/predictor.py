@@ -320,7 +320,7 @@ def _exposure(where: str, relation: Relation, cells: NetworkCells, axis: int, ne
     for end in ends:
         degree += np.bincount(cells.index[:, end], cells.values, cells.shape[axis])
     factor = own.sum() / degree.sum() if degree.any() else 0.0
-    by_degree = np.allclose(own, factor * degree)
+    by_degree = np.allclose(own, factor * degree, atol=0.0)
     if np.ptp(own) == 0.0:
         # One number for all, as a dispersion is. Equal degrees would not tell it from theirs.
         if by_degree:

@@ -196,7 +196,7 @@ def _check_data(idata: xr.DataTree, model: Model) -> None:
             then, now = kept[name].to_numpy(), evaluate(given[name])
             if name in parts:
                 then, now = np.sort(then, axis=None), np.sort(now, axis=None)
-            if then.shape != now.shape or not np.allclose(then, now, rtol=1e-6, equal_nan=True):
+            if then.shape != now.shape or not np.allclose(then, now, 1e-6, 0.0, equal_nan=True):
                 raise ValueError(
                     f"variable {name!r}: expected the data that draws were sampled with; found "
                     "others in the model. Sample it again"

@@ -84,6 +84,19 @@ def test_draws_of_other_data_tell_nothing_of_new_objects():
     )
 
 
+@pytest.mark.parametrize("unit", [1e-10, 1e10])
+def test_other_data_are_told_in_any_unit(unit):
+    with pm.Model() as model:
+        data = pm.Data("data", unit * np.array([1.0, 2.0, 7.0, 9.0]))
+        label = pm.Categorical("cluster", np.ones(2) / 2, shape=4)
+        pm.Exponential("x", pm.Gamma("rate", 2.0, unit, shape=2)[label], observed=data)
+    idata, new = few_draws(model), {"cluster": np.array([2.0 * unit])}
+    pmm.assign(idata, model, new, progressbar=False)
+    pm.set_data({"data": unit * np.array([1.0, 2.0, 7.0, 8.0])}, model)
+    with pytest.raises(ValueError, match="'x': expected the data that draws"):
+        pmm.assign(idata, model, new, progressbar=False)
+
+
 def test_labels_that_are_all_observed_need_no_draws():
     """`pm.sample` records none: what looks at all objects of a set ended with a `KeyError`."""
     rng = np.random.default_rng(0)

@@ -339,3 +339,14 @@ def test_equal_degrees_say_nothing_of_equal_exposures(options):
             continue
         with pytest.raises(ValueError, match="expected objects of different degrees"):
             read_new_objects(model, predictive, place, x[:2])
+
+
+def test_small_exposures_are_no_degrees_either():
+    x = np.random.default_rng(0).poisson(1.5, (6, 5))
+    exposure = {"a": [1e-9 * np.arange(1.0, 7.0), None]}
+    model = pmm.models.relational_clusters(
+        {"a": x}, family="poisson", exposure=exposure, n_clusters=3
+    )
+    place = find_place(read(model), "a_row")
+    with pytest.raises(ValueError, match="exposures that are not the objects' degrees"):
+        read_new_objects(model, Predictive(model, place.component), place, x[:2].astype(float))
