@@ -98,7 +98,10 @@ def _by_axis(
     ends = (np.ones(cells.size), (rows, (cells + first).ravel()))
     products = scipy.sparse.csr_array(ends, shape=(len(cells), n))
     logs = np.log(exposure)
-    found = lsqr(products, logs, atol=0.0, btol=0.0, conlim=0.0, iter_lim=_MOST_ROUNDS)[0]
+    if np.ptp(logs) == 0.0:  # as a dispersion: of objects without cells, too
+        found = np.full(n, logs[0] / len(sizes))
+    else:
+        found = lsqr(products, logs, atol=0.0, btol=0.0, conlim=0.0, iter_lim=_MOST_ROUNDS)[0]
     if np.abs(products @ found - logs).max() > CLOSE:
         return None
     each = np.exp(found)

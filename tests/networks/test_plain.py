@@ -675,3 +675,19 @@ def test_means_of_weights_whose_precision_is_nearly_a_multiple_are_refused():
 
     model = two(nearly, lambda d, r, c: block(r, c, density=d, family="normal", observed=UNEVEN))
     assert "'mean': its declared log density is not that of" in read(model).refusals["row"]
+
+
+def test_a_dispersion_is_one_for_all_where_cells_are_missing():
+    """Found from the cells alone, it was another one for every object: new ones were refused."""
+    x = np.ma.masked_invalid([[np.nan, 2.0, np.nan], [4.0, 16.0, 6.0], [np.nan] * 3, [5.0, 1.0, 7]])
+    with pm.Model() as model:
+        row = pm.Categorical("cluster_row", np.ones(2) / 2, shape=4)
+        column = pm.Categorical("cluster_column", np.ones(2) / 2, shape=3)
+        p = pm.Beta("p", 0.9, 1.4, shape=(2, 2))
+        pm.NegativeBinomial("x", n=2.0, p=p[row[:, None], column], observed=x)
+    (found,) = (own.networks["x"] for own in read(model).components[0].evidence)
+    assert all(np.ptp(own) == 0.0 for own in found.exposure)
+    assert np.prod([own[0] for own in found.exposure]) == pytest.approx(2.0)
+    new = {"row": np.array([[0.0, 1.0, 8.0]])}
+    told = pmm.assign(few_draws(model), model, new, random_seed=0, progressbar=False)
+    assert np.isfinite(told["prediction/row/log_predictive"]).all()
