@@ -163,7 +163,9 @@ def match_probability(
         table.attrs["chance"] = chance
         return table
     if rows == columns:
-        second = second.rename({columns: f"{columns}_other"})
+        # All that is along it, levels of an index too.
+        along = {columns, *coords_along(second, columns)}
+        second = second.rename({name: f"{name}_other" for name in along})
         columns = f"{columns}_other"
     return xr.DataArray(
         together(*labels) / len(labels[0]),

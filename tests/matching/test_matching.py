@@ -566,3 +566,16 @@ def test_cluster_sizes_of_several_sets():
     assert table["total"].tolist() == [2, 3, 1, 1, 2]
     assert table["A_document"].tolist() == [0, 0, 0, 1, 2]
     assert set(table.dtypes) == {np.dtype(int)}
+
+
+def test_all_that_is_along_a_dim_has_two_names_within_a_domain():
+    levels = pd.MultiIndex.from_product([["x"], range(3)], names=["shop", "article"])
+    draws = xr.Dataset(
+        {"cluster_a": (("chain", "draw", "a"), [[[0, 0, 1]]])},
+        xr.Coordinates.from_pandas_multiindex(levels, "a"),
+    ).assign_coords(kind=("a", list("uvw")))
+    found = matching.match_probability(draws, "a", "a")
+    for name in ("a", "shop", "article", "kind"):
+        assert found[name].dims == ("a",)
+        assert found[f"{name}_other"].dims == ("a_other",)
+        np.testing.assert_array_equal(found[name], found[f"{name}_other"])
