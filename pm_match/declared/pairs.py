@@ -16,7 +16,8 @@ from pm_match.reading.densities import DensityCheck
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import close, each_label, find_owners
 
-# Random labels at which each place where labels enter is looked at, those of the other places.
+# Labels of all other places at which each place where labels enter is looked at, at a point; at the
+# first one, all that there are, and switches are on.
 _HELD = 2
 # Random labels at which tables are held against the density: entries, and rows, at a point.
 _RANDOM_CELLS, _MOST_ROWS = 2**20, 128
@@ -70,15 +71,17 @@ class _Reading:
                 f"{names(self.factors)}: expected a table of at most {MOST_CELLS:,} log densities, "
                 f"entries times pairs of labels; found {n_cells:,}"
             )
-        self.way = best_way(densities, self.points, self._random(2))
+        self.way = best_way(densities, self.points, self._mixed(2))
         self._entries = densities.compiled(*self.way, n_cells > LARGE)
 
-    def _random(self, n: int) -> list[NDArray[np.int64]]:
-        """Draw `n` rows of labels for every place where labels enter."""
-        return [
-            self.rng.integers(self.truncations[self.home[own]], size=(n, self.n_objects[own]))
-            for own in self.uses
-        ]
+    def _mixed(self, n: int) -> list[NDArray[np.int64]]:
+        """Draw `n` rows of labels for every place where labels enter, each row with other ones."""
+        found = []
+        for own in self.uses:
+            truncation = self.truncations[self.home[own]]
+            start = self.rng.integers(truncation, size=self.n_objects[own])
+            found.append((np.arange(n)[:, None] + start) % truncation)
+        return found
 
     def read(self, among: Sequence[int]) -> PairLikelihoods:
         """Find whose labels entries depend on, and what labels number."""
@@ -88,7 +91,7 @@ class _Reading:
         direct = {p for rv in self.factors for p in parents[rv]} - {*self.assignments}
         parameters = [rv for rv in model.free_RVs if rv in direct and rv not in self.factors]
         free = [rv for rv in self.factors if rv in model.free_RVs]
-        axes = {rv.name: self._axes(rv, second) for rv in parameters}
+        axes = {rv.name: self._axes(rv, owners, second) for rv in parameters}
         objects = np.bincount(self.home, self.n_objects).astype(np.int64)
         climbed = [rv for rv in model.free_RVs if rv in parameters or rv in free]
         return PairLikelihoods(
@@ -169,16 +172,19 @@ class _Reading:
         truncation = self.truncations[self.home[self.uses[place]]]
         n_objects = self.n_objects[self.uses[place]]
         owner = np.full(sum(self.sizes), -1)
-        for point in self.points:
-            for _ in range(_HELD):
-                entries = partial(self._at, point, place, self._random(1))
+        for number, point in enumerate(self.points):
+            n_rows = _HELD if number else max(self.truncations)
+            for held in zip(*self._mixed(n_rows), strict=True):
+                if (owner != -1).all():
+                    return owner
+                entries = partial(self._at, point, place, held)
                 table = entries(each_label(truncation, n_objects))
                 owner = find_owners(entries, table, owner, n_objects)
         return owner
 
     def _at(self, point, place: int, held: Sequence[NDArray], labels: NDArray) -> NDArray:
         """Evaluate entries (B, E) at labels (B, N) that enter at one place, all else held."""
-        rows = [np.repeat(own, len(labels), axis=0) for own in held]
+        rows = [np.repeat(own[None], len(labels), axis=0) for own in held]
         rows[place] = labels
         return self._entries(point, rows)
 
@@ -218,47 +224,46 @@ class _Reading:
 
     # -- what labels have -------------------------------------------------------------------------
 
-    def _axes(self, rv: RV, second: NDArray[np.bool_]) -> dict[int, int]:
+    def _axes(
+        self, rv: RV, owners: NDArray[np.int64], second: NDArray[np.bool_]
+    ) -> dict[int, int]:
         """Find the clusterings whose labels number axes of a parameter."""
         key, found = self.context.key(rv), dict[int, int]()
         before = self._table(self.points[0], second)
-        sides = [self._homes(second, is_second) for is_second in (False, True)]
+        home = np.append(np.repeat(self.home, self.n_objects), -1)
+        homes = home[np.where(owners[:, 1:] < 0, owners[:, :1], owners)]
         for axis, n in enumerate(np.shape(self.points[0][key])):
-            for home in np.flatnonzero(np.array(self.truncations) == n):
-                if self._numbers_axis(key, axis, before, [home in own for own in sides], second):
-                    found[axis] = int(home)
+            for number in np.flatnonzero(np.array(self.truncations) == n):
+                if self._numbers_axis(key, axis, before, (homes == number).T, second):
+                    found[axis] = int(number)
                     break
         return found
-
-    def _homes(self, second: NDArray[np.bool_], is_second: bool) -> set[int]:
-        """Return the clusterings of the first, or of the second, objects of pairs."""
-        both = zip(self.uses, second.tolist(), strict=True)
-        return {self.home[own] for own, which in both if which == is_second}
 
     def _numbers_axis(
         self,
         key: str,
         axis: int,
         before: NDArray[np.float64],
-        sides: Sequence[bool],
+        ends: NDArray[np.bool_],
         second: NDArray[np.bool_],
     ) -> bool:
-        """Whether what a parameter has at a place along an axis is for a label of some sides."""
+        """Whether what a parameter has at a place along an axis is for a label of some objects.
+
+        `ends` (2, E): whether the first objects of entries, and the second ones, are such.
+        """
         here, there = self.points[:2]
         seen = False
         for label in (0, here[key].shape[axis] - 1):
             own = (*[slice(None)] * axis, label)
             value = here[key].copy()
             value[own] = there[key][own]
-            changed = ~close(before, self._table({**here, key: value}, second)).all(axis=2)
-            mine = np.zeros_like(changed)
-            # What there is no label for is as of the last.
-            own_rows = slice(label, label + 1 if label + 1 < here[key].shape[axis] else None)
-            mine[own_rows] |= sides[0]
-            mine[:, own_rows] |= sides[1]
-            if (changed & ~mine).any():
-                return False
+            changed = ~close(before, self._table({**here, key: value}, second))
             seen |= bool(changed.any())
+            # What there is no label for is as of the last.
+            rows = slice(label, label + 1 if label + 1 < here[key].shape[axis] else None)
+            changed[rows, :, ends[0]] = changed[:, rows, ends[1]] = False
+            if changed.any():
+                return False
         return seen
 
     def _numbers(

@@ -15,6 +15,7 @@ from tests.declared.pairs import (
     EDGES,
     VALUES,
     WAYS,
+    M,
     N,
     T,
     assortative,
@@ -67,12 +68,20 @@ def test_scores_are_the_plain_formula():
         np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-9)
 
 
+def both_ways():
+    """As many clusters of rows as of columns, in tables one of which is the other way round."""
+    a, b = labels("row", t=2), labels("column", M, 2)
+    pm.Normal("x", block(shape=(2, 2))[a[:, None], b], 1.0, observed=VALUES)
+    pm.Normal("y", block("c", (2, 2))[b[:, None], a], 1.0, observed=VALUES.T)
+
+
 @pytest.mark.parametrize(
     ("way", "axes"),
     [
         (logit, {"b": {0: 0, 1: 0}}),
         (rows_and_columns, {"b": {0: 0, 1: 1}}),
         (transposed, {"b": {0: 1, 1: 0}}),
+        (both_ways, {"b": {0: 0, 1: 1}, "c": {0: 1, 1: 0}}),
         (assortative, {}),
         (effects, {"level": {0: 0}, "other": {0: 1}, "b": {0: 0, 1: 1}}),
     ],
@@ -88,6 +97,17 @@ def test_whose_labels_entries_depend_on():
     alone = one == two
     assert np.array_equal(np.sort(found.owners[~alone], axis=1), ends[~alone])
     assert np.array_equal(found.owners[alone], np.stack([one, np.full(N * N, -1)], axis=1)[alone])
+
+
+def test_two_labels_of_many_that_matter_together():
+    def core():
+        z = labels(t=12)
+        both = pt.and_(pt.eq(z[:, None], 3), pt.eq(z, 7))
+        pm.Normal("x", pt.switch(both, block(shape=()), 0.0), 1.0, observed=EDGES)
+
+    found = evidence(declared(core))
+    one, two = np.divmod(np.arange(N * N), N)
+    assert np.array_equal(found.owners[one != two], np.stack([one, two], axis=1)[one != two])
 
 
 def three():
