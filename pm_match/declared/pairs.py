@@ -23,6 +23,8 @@ _HELD = 2
 _RANDOM_CELLS, _MOST_ROWS = 2**20, 128
 # Directions of what is observed of pairs that k-means of a start gets.
 _DIRECTIONS = 10
+# Products that bring directions at random to these.
+_POWERS = 4
 
 
 class NoPairsError(Refusal):
@@ -224,9 +226,7 @@ class _Reading:
 
     # -- what labels have -------------------------------------------------------------------------
 
-    def _axes(
-        self, rv: RV, owners: NDArray[np.int64], second: NDArray[np.bool_]
-    ) -> dict[int, int]:
+    def _axes(self, rv: RV, owners: NDArray[np.int64], second: NDArray[np.bool_]) -> dict[int, int]:
         """Find the clusterings whose labels number axes of a parameter."""
         key, found = self.context.key(rv), dict[int, int]()
         before = self._table(self.points[0], second)
@@ -270,8 +270,7 @@ class _Reading:
         self, owners: NDArray[np.int64], objects: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], ...]:
         """Summarise what is observed of the pairs of every object (N, K), by clustering."""
-        total = int(objects.sum())
-        sums = np.zeros((total, total))
+        ends, sums = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
         place = 0
         for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
             own = owners[place : place + size]
@@ -285,14 +284,24 @@ class _Reading:
             numbers = values.ravel()[pairs].astype(float)
             spread = numbers.std() if len(numbers) else 0.0
             if spread > 0.0:
-                np.add.at(sums, tuple(own[pairs].T), (numbers - numbers.mean()) / spread)
-        found = []
-        for own in np.split(np.arange(total), np.cumsum(objects)[:-1]):
-            rows = np.concatenate([sums[own], sums[:, own].T], axis=1)
-            left, sizes, _ = scipy.linalg.svd(rows, full_matrices=False)
-            kept = min(_DIRECTIONS, int((sizes > 1e-8).sum()))
-            found.append(left[:, :kept] * sizes[:kept])
-        return tuple(found)
+                ends.append(own[pairs])
+                sums.append((numbers - numbers.mean()) / spread)
+        one, two = np.concatenate(ends).T
+        total = int(objects.sum())
+        table = scipy.sparse.csr_array((np.concatenate(sums), (one, two)), (total, total))
+        rows = scipy.sparse.hstack([table, table.T], "csr")
+        own = np.split(np.arange(total), np.cumsum(objects)[:-1])
+        return tuple(self._directions(rows[which]) for which in own)
+
+    def _directions(self, rows: scipy.sparse.csr_array) -> NDArray[np.float64]:
+        """Return sparse rows along the directions of their largest variance (N, K)."""
+        basis = self.rng.normal(size=(rows.shape[1], 2 * _DIRECTIONS))
+        for _ in range(_POWERS):
+            basis = rows.T @ scipy.linalg.qr(rows @ basis, mode="economic")[0]
+        basis, _ = scipy.linalg.qr(basis, mode="economic")
+        left, sizes, _ = scipy.linalg.svd(rows @ basis, full_matrices=False)
+        kept = min(_DIRECTIONS, int((sizes > 1e-8).sum()))
+        return left[:, :kept] * sizes[:kept]
 
 
 def pair_table(

@@ -32,8 +32,7 @@ class LikelihoodAccess:
         self.keys = [model.rvs_to_values[rv].name for rv in assignments]
         context = Context.of(model)
         fast = evidence.truncation * len(evidence.owner) > LARGE
-        # What is compiled well takes single rows several times as fast.
-        self._way = 1 if fast else evidence.batch, evidence.conditions, fast
+        self._way = evidence.batch, evidence.conditions, fast
         self._densities = LabelDensities(model, factors, assignments)
         self.entries = self._densities.compiled(*self._way)
         self._some = {tuple(True for _ in factors): self.entries}

@@ -110,6 +110,38 @@ def test_two_labels_of_many_that_matter_together():
     assert np.array_equal(found.owners[one != two], np.stack([one, two], axis=1)[one != two])
 
 
+def edges_of_many(n=300):
+    """Three groups in a ring of edges, some of which are missing."""
+    z, one = labels(n=n), np.arange(n)
+    two = (one + 3) % n
+    rate = pt.exp(block()[z[one], z[two]])
+    pm.Poisson("x", rate, observed=np.random.default_rng(2).poisson(1.0 + 4.0 * (one % 3)))
+
+
+def test_what_chains_start_from(monkeypatch):
+    """The directions of the largest sums over pairs, without a table of all pairs of objects."""
+    right, largest = np.linalg.svd, 0
+
+    def svd(a, **kwargs):
+        nonlocal largest
+        largest = max(largest, min(np.shape(a)))
+        return right(a, full_matrices=False)
+
+    monkeypatch.setattr(pairs.scipy.linalg, "svd", svd)
+    for way, n in ((logit, N), (edges_of_many, 300)):
+        model = declared(way)
+        found = evidence(model)
+        (x,) = (model.rvs_to_values[rv].data.ravel() for rv in model.observed_RVs)
+        own = found.owners[:, 1] >= 0
+        sums = np.zeros((n, n))
+        sums[tuple(found.owners[own].T)] = (x[own] - x[own].mean()) / x[own].std()
+        _, sizes, _ = right(np.concatenate([sums, sums.T], axis=1))
+        spread = np.linalg.norm(found.numbers[0], axis=0)
+        np.testing.assert_allclose(spread, sizes[: len(spread)], rtol=0.1)
+        assert len(spread) == min(n, 10)
+    assert largest < 50
+
+
 def three():
     z = labels()
     pm.Normal("x", block(shape=T)[z[:-2]] * z[1:-1] + z[2:], 1.0, observed=VALUES[:-2, 0])
