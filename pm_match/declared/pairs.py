@@ -8,7 +8,7 @@ import scipy
 from numpy.typing import NDArray
 
 from pm_match.declared.parts import LARGE, MOST_CELLS, PairLikelihoods
-from pm_match.declared.trial_points import best_way, points_inside
+from pm_match.declared.trial_points import SEVERAL, best_way, points_inside, refuse
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
@@ -27,8 +27,8 @@ _DIRECTIONS = 10
 _POWERS = 4
 
 
-class NoPairsError(Refusal):
-    """Entries depend on the labels of more than two objects, or on two labels of one."""
+class NoPairsError(Exception):
+    """Entries that depend on two labels depend on those of one object."""
 
 
 def read_pairs(
@@ -40,7 +40,7 @@ def read_pairs(
 ) -> PairLikelihoods:
     """Read factors that depend on the labels of some clusterings, of two objects at most each.
 
-    Raise `NoPairsError` if an entry depends on more.
+    Raise `NoPairsError` if all are of one object.
     """
     return _Reading(context, [clusterings[n] for n in among], factors, check).read(among)
 
@@ -75,6 +75,7 @@ class _Reading:
             )
         self.way = best_way(densities, self.points, self._mixed(2))
         self._entries = densities.compiled(*self.way, n_cells > LARGE)
+        self._refuse = partial(refuse, self.factors, self._shapes, why=SEVERAL)
 
     def _mixed(self, n: int) -> list[NDArray[np.int64]]:
         """Draw `n` rows of labels for every place where labels enter, each row with other ones."""
@@ -124,8 +125,7 @@ class _Reading:
         start = np.cumsum([0, *self.n_objects])
         own = np.array([self._owners_at(place) for place in range(len(self.uses))])
         own = np.where(own < 0, own, own + start[self.uses][:, None])
-        if (own == -2).any():
-            self._refuse((own == -2).any(axis=0))
+        self._refuse((own == -2).any(axis=0))
         # One object of every entry, and another one; a third would be seen at random labels.
         one, two = np.full((2, own.shape[1]), -1)
         for entered in own:
@@ -133,8 +133,7 @@ class _Reading:
             two = np.where((entered >= 0) & (entered != one), entered, two)
         pairs = two >= 0
         if not pairs.any() or self._of_one_object(one[pairs], two[pairs]):
-            self._refuse(pairs)
-            raise NoPairsError(f"no entry of {names(self.factors)} depends on two labels")
+            raise NoPairsError
         patterns = np.where(own < 0, -1, own != one)[:, pairs]
         second = self._sides([*np.unique(patterns, axis=1).T])
         ends = [own[side].max(axis=0, initial=-1) for side in (~second, second)]
@@ -210,20 +209,6 @@ class _Reading:
             expected = table[(*pair_labels(labels, owners), np.arange(len(owners)))]
             self._refuse(~close(found, expected).all(axis=0))
 
-    def _refuse(self, entries: NDArray[np.bool_]) -> None:
-        """Refuse, naming the factor and the place of the first of some `entries` (E,)."""
-        if not entries.any():
-            return
-        place = int(np.flatnonzero(entries)[0])
-        for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
-            if place < size:
-                where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
-                raise NoPairsError(
-                    f"{rv.name!r}{f'[{where}]' if where else ''} depends on the labels of more "
-                    "than two objects"
-                )
-            place -= size
-
     # -- what labels have -------------------------------------------------------------------------
 
     def _axes(self, rv: RV, owners: NDArray[np.int64], second: NDArray[np.bool_]) -> dict[int, int]:
@@ -290,8 +275,8 @@ class _Reading:
         total = int(objects.sum())
         table = scipy.sparse.csr_array((np.concatenate(sums), (one, two)), (total, total))
         rows = scipy.sparse.hstack([table, table.T], "csr")
-        own = np.split(np.arange(total), np.cumsum(objects)[:-1])
-        return tuple(self._directions(rows[which]) for which in own)
+        homes = np.split(np.arange(total), np.cumsum(objects)[:-1])
+        return tuple(self._directions(rows[which]) for which in homes)
 
     def _directions(self, rows: scipy.sparse.csr_array) -> NDArray[np.float64]:
         """Return sparse rows along the directions of their largest variance (N, K)."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pm_match.declared.pairs import NoPairsError, read_pairs
 from pm_match.declared.parts import MOST_CELLS, MOST_SLICED, LabelRows, Likelihoods, PairLikelihoods
 from pm_match.declared.rows import Response, RowReader
-from pm_match.declared.trial_points import best_way, inside, points_inside
+from pm_match.declared.trial_points import SEVERAL, best_way, inside, points_inside, refuse
 from pm_match.declared.weights import Weights, find_weights
 from pm_match.reading.ancestry import RV, Refusal, connected, names
 from pm_match.reading.clusterings import ClusteringCandidate
@@ -19,11 +19,6 @@ from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, random_point
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import check_owners, each_label, find_owners, mixed_labels
-
-_SEVERAL = (
-    "depends on the labels of more than one object; expected every entry of its log density to "
-    "depend on the label of one object, or of two (no sums over objects, no chains of states)"
-)
 
 
 class _SeveralError(Refusal):
@@ -96,7 +91,7 @@ class LikelihoodCandidate:
         for rv in self.factors if len(self.among) > 1 else ():
             own = [a for a in self.assignments if a in context.ancestry.parents[rv]]
             if len({n for n in self.among if {*clusterings[n].assignments} & {*own}}) > 1:
-                raise _SeveralError(f"{rv.name!r} depends on {names(own)}: it {_SEVERAL}")
+                raise _SeveralError(f"{rv.name!r} depends on {names(own)}: it {SEVERAL}")
         (number,) = self.among
         clustering = clusterings[number]
         reading = _Reading(context, self, clustering.truncation, check)
@@ -206,6 +201,7 @@ class _Reading:
         self.some_labels = mixed_labels(rng, truncation, self.n_objects)
         self.way = best_way(densities, self.points, self.split(self.some_labels[[0, -1]]))
         self._entries = densities.compiled(*self.way)
+        self._refuse = partial(refuse, self.factors, self._shapes)
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split labels (..., N) by assignment."""
@@ -252,7 +248,7 @@ class _Reading:
         owner = np.full(tables[0].shape[1], -1)
         for point, table in zip(self.points, tables, strict=True):
             owner = find_owners(partial(self.entries, point), table, owner, self.n_objects)
-            self._refuse(owner == -2, _SEVERAL, _SeveralError)
+            self._refuse(owner == -2, SEVERAL, _SeveralError)
         seen = np.any([np.isfinite(table).any(axis=0) for table in tables], axis=0)
         self._refuse(
             (owner < 0) & ~seen,
@@ -266,7 +262,7 @@ class _Reading:
             drawn = rng.integers(self.truncation, size=(n_rows, self.n_objects))
             labels = np.concatenate([self.some_labels, drawn])
             fine = check_owners(partial(self.entries, point), table, owner, labels)
-            self._refuse(~fine, _SEVERAL, _SeveralError)
+            self._refuse(~fine, SEVERAL, _SeveralError)
         if (owner < 0).all():
             raise Refusal(f"no entry of {names(self.factors)} depends on {names(self.assignments)}")
         return owner
@@ -343,16 +339,3 @@ class _Reading:
             spread = np.nanstd(table, axis=0)
             found.append(table[:, spread > 0.0] / spread[spread > 0.0])
         return np.concatenate([np.empty((self.n_objects, 0)), *found], axis=1)
-
-    def _refuse(
-        self, entries: NDArray[np.bool_], why: str, refusal: type[Refusal] = Refusal
-    ) -> None:
-        """Refuse, naming the factor and the place of the first of some `entries` (E,)."""
-        if not entries.any():
-            return
-        place = int(np.flatnonzero(entries)[0])
-        for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
-            if place < size:
-                where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
-                raise refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
-            place -= size

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
 from pm_match.declared.rows import given
-from pm_match.reading.ancestry import RV
+from pm_match.reading.ancestry import RV, Refusal
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
 from pm_match.reading.label_tables import LabelDensities, lacks_transform, prior_draws
@@ -15,6 +15,10 @@ from pm_match.reading.owners import close
 
 # Draws among which are large and small whole numbers.
 _DRAWS = 100
+SEVERAL = (
+    "depends on the labels of more than one object; expected every entry of its log density to "
+    "depend on the label of one object, or of two (no sums over objects, no chains of states)"
+)
 # Points near the start, where what the data allow is likelier than far from it.
 _NEAR = 0.3
 
@@ -111,3 +115,20 @@ def inside(context: Context, rng: np.random.Generator, point) -> dict[str, NDArr
             except Exception:
                 continue
     return found
+
+
+def refuse(
+    factors: Sequence[RV],
+    shapes: Sequence[tuple[int, ...]],
+    entries: NDArray[np.bool_],
+    why: str,
+    refusal: type[Refusal] = Refusal,
+) -> None:
+    """Refuse, naming the factor and the place of the first of some `entries` (E,)."""
+    place = int(np.argmax(entries)) if entries.any() else -1
+    for rv, shape in zip(factors, shapes, strict=True):
+        size = int(np.prod(shape))
+        if 0 <= place < size:
+            where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
+            raise refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
+        place -= size

@@ -126,6 +126,20 @@ def masked():
     pm.Poisson("seen", pt.exp(block("c", T)[z]), observed=EDGES[0])
 
 
+def switched():
+    """Labels that matter where a switch is off."""
+    z, on = labels(), pm.Bernoulli("on", 0.5)
+    pm.Normal("x", pt.switch(on, 0.0, block()[z[:, None], z]), 1.0, observed=VALUES[:, :1] + EDGES)
+
+
+def chained():
+    """A place of labels that is of the second objects of some entries joins another one's."""
+    z, mu = labels(), block(shape=T)
+    one, two, three = (mu[z[np.array(own)]] for own in ([0, 0], [1, 2], [3, 3]))
+    level = pt.stack([one - two, two - 2.0 * three])[[0, 1], [0, 1]]
+    pm.Normal("x", level, 1.0, observed=VALUES[:2, 0])
+
+
 WAYS = {
     own.__name__: own
     for own in (
@@ -144,6 +158,8 @@ WAYS = {
         first_or_second,
         couples,
         beside_columns,
+        switched,
+        chained,
     )
 }
 

@@ -173,6 +173,16 @@ def test_more_than_two_objects_are_refused(way):
     assert "depends on the labels of more than one object" in why
 
 
+def test_the_entry_that_three_objects_enter_is_named():
+    def mixed():
+        z, one = labels(), np.array([0, 1])
+        third = np.array([0.0, 1.0]) * z[np.array([4, 4])]
+        pm.Normal("x", block()[z[one], z[one + 1]] + third, 1.0, observed=VALUES[:2, 0])
+
+    (why,) = read(declared(mixed)).refusals.values()
+    assert "'x'[1] depends on the labels of more than one object" in why
+
+
 def test_places_that_are_on_no_side_are_refused():
     def around():
         z, mu = labels(), block(shape=T)
