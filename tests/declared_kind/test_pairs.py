@@ -245,6 +245,21 @@ def test_draws_of_another_density_are_refused():
         state.draw(rng, point, dict(point))
 
 
+def test_labels_that_matter_where_none_did_are_refused():
+    def odd():
+        z, far = labels(), pm.Normal("far", 0.0, 100.0)
+        own = pt.switch(pt.gt(far, 50.0), z, 0)
+        pm.Normal("x", pt.switch(np.eye(N), own, block()[z[:, None], z]), 1.0, observed=EDGES)
+
+    model = declared(odd)
+    state = testing.collapsed_of(model)
+    point = testing.random_point(model, np.random.default_rng(0), state)
+    state.load(point, state.labels(point))
+    point["far"] = np.array(60.0)
+    with pytest.raises(pmm.UnservedModelError, match="a draw where they matter elsewhere"):
+        state.load(point, state.labels(point))
+
+
 def test_blocks_are_found():
     rng = np.random.default_rng(1)
     row, column = np.arange(30) % 3, np.arange(24) % 2
