@@ -10,7 +10,7 @@ import pytest
 import pm_match as pmm
 from pm_match import testing
 from pm_match.declared import recognise as declared_reading
-from pm_match.declared.parts import Likelihoods
+from pm_match.declared.parts import Likelihoods, PairLikelihoods
 from pm_match.reading import label_tables, read
 from pm_match.reading.context import Context
 from pm_match.reading.label_tables import LabelDensities
@@ -214,9 +214,7 @@ def simulated(c):
 
 REFUSED = {
     "a random density": (simulated, "the log density of 'x' is random, as with pm.Simulator"),
-    "chain of states": (chain_of_states, r"'moves'\[0\] depends on the labels of more than one"),
     "sum": (summed, "'x' depends on the labels of more than one object"),
-    "two labels": (neighbours, r"'x'\[0\] depends on the labels of more than one object"),
     "too few rows": (
         too_few,
         "expected parameters for each of 3 labels of 'cluster'; found none for label 2",
@@ -249,6 +247,13 @@ def test_refused_by_name(case):
     factors, message = REFUSED[case]
     with pytest.raises(pmm.UnservedModelError, match=message):
         pmm.steps(declared(factors))
+
+
+@pytest.mark.parametrize("factors", [chain_of_states, neighbours])
+def test_two_labels_are_those_of_pairs(factors):
+    model = declared(factors)
+    assert read(model).of(PairLikelihoods)
+    testing.check_scores(model, n_points=2)
 
 
 def minibatch_of_normals():
@@ -350,15 +355,15 @@ def test_what_is_too_large_is_not_evaluated(monkeypatch):
     assert peak < 100e6
 
 
-def test_labels_of_two_objects_in_one_entry_are_refused():
+def test_labels_of_two_objects_in_one_entry_are_those_of_pairs():
     with pm.Model() as model:
         a = pm.Categorical("a", p=pm.Dirichlet("v", np.ones(T)), shape=N)
         b = pm.Categorical("b", p=pm.Dirichlet("w", np.ones(T)), shape=N)
         pm.StudentT(
             "x", nu=4.0, mu=rows(shape=T)[a] + rows("nu", shape=T)[b[::-1]], observed=X[:, 0]
         )
-    with pytest.raises(pmm.UnservedModelError, match="'x' depends on 'a', 'b': it depends on the"):
-        pmm.steps(model)
+    assert read(model).of(PairLikelihoods)
+    testing.check_scores(model, n_points=2)
 
 
 def test_conditions_are_asked_entry_by_entry():

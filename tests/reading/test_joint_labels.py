@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 
 import pm_match as pmm
 from pm_match import testing
+from pm_match.declared.parts import PairLikelihoods
 from pm_match.reading import UnservedModelError, as_read, read
 from tests.declared.few_draws import declared, few_draws
 
@@ -444,15 +445,10 @@ def known():
     pm.Normal("x", pm.Normal("mean", shape=(T, S))[cluster, part], 1.0, observed=VALUES)
 
 
-_OF_SEVERAL = r"\[\d\] depends on the labels of more than one object"
-
-
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (shifted, f"'x'{_OF_SEVERAL}"),
-        (of_another, f"\"weights of 'part'\"{_OF_SEVERAL}"),
         (in_one_place, "'x' depends on 'cluster', 'part': it depends on the labels of more than"),
         (summed, "'total' depends on the labels of more than one object"),
         (of_other_sizes, "'x' depends on 'column', 'row': it depends on the labels of more than"),
@@ -466,6 +462,13 @@ def test_what_is_not_of_one_object_is_refused(write, message):
     assert not read(model).components
     with pytest.raises(UnservedModelError, match=message):
         pmm.steps(model)
+
+
+@pytest.mark.parametrize("write", [shifted, of_another])
+def test_joint_labels_of_two_objects_are_those_of_pairs(write):
+    model = declared(write)
+    assert read(model).of(PairLikelihoods)
+    testing.check_scores(model, n_points=2)
 
 
 def test_what_was_not_seen_when_it_was_read_stops_the_chain():
@@ -491,15 +494,15 @@ def beside():
     pm.Normal("x", mean[cluster], 1.0, observed=VALUES)
 
 
-def refused_beside_served():
+def pairs_beside_joint_ones():
     parts_of_clusters()
     a = pm.Categorical("a", p=pm.Dirichlet("wa", np.ones(T)), shape=N)
     b = pm.Categorical("b", p=pm.Dirichlet("wb", np.ones(S)), shape=N)
     pm.Normal("y", pm.Normal("nu", 0.0, 2.0, shape=(T, S))[a, b[::-1]], 1.0, observed=VALUES)
 
 
-def refused_below_served():
-    """Where a prior of what is served depends on a label that is refused."""
+def pairs_below_joint_ones():
+    """Where a prior of what joint labels have depends on a label of a pair."""
     a = pm.Categorical("a", p=pm.Dirichlet("wa", np.ones(T)), shape=N)
     b = pm.Categorical("b", p=pm.Dirichlet("wb", np.ones(S)), shape=N)
     pm.Normal("y", pm.Normal("nu", 0.0, 2.0, shape=(T, S))[a, b[::-1]], 1.0, observed=VALUES)
@@ -508,15 +511,20 @@ def refused_below_served():
     pm.Normal("x", mean[cluster, part], 1.0, observed=VALUES)
 
 
-@pytest.mark.parametrize("write", [beside, refused_beside_served, refused_below_served])
+@pytest.mark.parametrize("write", [beside, pairs_beside_joint_ones, pairs_below_joint_ones])
 @pytest.mark.parametrize("init", ["search", "dispersed"])
 def test_labels_that_another_part_of_the_model_depends_on_are_not_joined(write, init):
     model = declared(write)
     structure = read(model)
-    assert {"a", "b"} == structure.refusals.keys()
     held = [name for c in structure.clusterings for a in c.assignments for name in a.held]
-    assert held == (["cluster"] if write is beside else ["cluster", "part"])
-    with pytest.warns(UserWarning, match="a, b"):
+    if write is beside:
+        assert {"a", "b"} == structure.refusals.keys()
+        assert held == ["cluster"]
+        with pytest.warns(UserWarning, match="a, b"):
+            few_draws(model, init=init)
+    else:
+        assert not structure.refusals
+        assert sorted(held) == ["a", "b", "cluster", "part"]
         few_draws(model, init=init)
 
 
