@@ -15,6 +15,7 @@ from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import close, each_label, find_owners
+from pm_match.reading.probe import natural_function, sampled_function
 
 # Labels of all other places at which each place where labels enter is looked at, at a point; at the
 # first one, all that there are, and switches are on.
@@ -95,6 +96,7 @@ class _Reading:
         parameters = [rv for rv in model.free_RVs if rv in direct and rv not in self.factors]
         free = [rv for rv in self.factors if rv in model.free_RVs]
         axes = {rv.name: self._axes(rv, owners, second) for rv in parameters}
+        self._add_simplexes(axes, owners, second)
         objects = np.bincount(self.home, self.n_objects).astype(np.int64)
         climbed = [rv for rv in model.free_RVs if rv in parameters or rv in free]
         return PairLikelihoods(
@@ -214,15 +216,61 @@ class _Reading:
     def _axes(self, rv: RV, owners: NDArray[np.int64], second: NDArray[np.bool_]) -> dict[int, int]:
         """Find the clusterings whose labels number axes of a parameter."""
         key, found = self.context.key(rv), dict[int, int]()
-        before = self._table(self.points[0], second)
-        home = np.append(np.repeat(self.home, self.n_objects), -1)
-        homes = home[np.where(owners[:, 1:] < 0, owners[:, :1], owners)]
+        before, homes = self._table(self.points[0], second), self._homes(owners)
         for axis, n in enumerate(np.shape(self.points[0][key])):
             for number in np.flatnonzero(np.array(self.truncations) == n):
                 if self._numbers_axis(key, axis, before, (homes == number).T, second):
                     found[axis] = int(number)
                     break
         return found
+
+    def _homes(self, owners: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the clusterings (E, 2) of the objects of entries, twice that of an only one."""
+        home = np.append(np.repeat(self.home, self.n_objects), -1)
+        return home[np.where(owners[:, 1:] < 0, owners[:, :1], owners)]
+
+    def _add_simplexes(
+        self,
+        axes: dict[str, dict[int, int]],
+        owners: NDArray[np.int64],
+        second: NDArray[np.bool_],
+    ) -> None:
+        """Find last axes of simplexes, a number shorter on the scale that is sampled.
+
+        None of their numbers changes alone: labels are put into another order instead, with all
+        that they number.
+        """
+        model, shapes, start = self.context.model, self.context.shapes, self.points[0]
+        last = {
+            name: len(shapes[name]) - 1
+            for name in axes
+            if shapes[name] and shapes[name][-1] != np.shape(start[self._key(name)])[-1]
+        }
+        if not last:
+            return
+        natural = dict(zip(axes, natural_function(model, axes)(start), strict=True))
+        before, homes = self._table(start, second), self._homes(owners)
+        most = np.arange(len(before))[:, None]
+        for number, truncation in enumerate(self.truncations):
+            some = {name for name, axis in last.items() if shapes[name][axis] == truncation}
+            turned = np.where(homes.T[:, None] == number, truncation - 1 - most, most)
+            turned = np.where(turned < 0, 0, turned)
+            expected = before[turned[0][:, None], turned[1][None], np.arange(len(owners))]
+            for tried in (some, *({name} for name in some if len(some) > 1)):
+                point = dict(start)
+                for name, own in axes.items():
+                    along = [a for a, home in own.items() if home == number]
+                    along += [last[name]] if name in tried else []
+                    if along:
+                        value = np.flip(natural[name], tuple(along))
+                        point[self._key(name)] = sampled_function(model, name)(point, value)
+                if tried and close(self._table(point, second), expected).all():
+                    for name in tried:
+                        axes[name][last[name]] = number
+                    break
+
+    def _key(self, name: str) -> str:
+        return self.context.key(self.context.model[name])
 
     def _numbers_axis(
         self,

@@ -118,6 +118,13 @@ def first_or_second():
     pm.Normal("x", own + block()[z[one], z[two]], 1.0, observed=VALUES[:4, 0])
 
 
+def states():
+    """A hidden Markov chain."""
+    z, p = labels(), pm.Dirichlet("p", np.ones(T), shape=(T, T))
+    pm.Potential("moves", pt.log(p[z[:-1], z[1:]]))
+    pm.StudentT("x", nu=4.0, mu=block("mu", T)[z], sigma=1.0, observed=VALUES[:, 0])
+
+
 def masked():
     """A potential, entries of which depend on no label, and on a free number."""
     z, level = labels(), pm.Normal("level", 0.0, 2.0)
@@ -154,6 +161,7 @@ WAYS = {
         known,
         missing,
         masked,
+        states,
         known_weights,
         first_or_second,
         couples,

@@ -25,6 +25,7 @@ from tests.declared.pairs import (
     labels,
     logit,
     rows_and_columns,
+    states,
     transposed,
 )
 
@@ -83,6 +84,7 @@ def both_ways():
         (transposed, {"b": {0: 1, 1: 0}}),
         (both_ways, {"b": {0: 0, 1: 1}, "c": {0: 1, 1: 0}}),
         (assortative, {}),
+        (states, {"p": {0: 0, 1: 0}, "mu": {0: 0}}),
         (effects, {"level": {0: 0}, "other": {0: 1}, "b": {0: 0, 1: 1}}),
     ],
 )
