@@ -7,6 +7,7 @@ code under test once, and see it go red.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -198,15 +199,6 @@ def check_scores(model: Model, *, seed: int = 0, n_points: int = 10) -> None:
                 )
 
 
-def _move(state: Collapsed, rng: np.random.Generator) -> None:
-    """Make one of each move, but for swaps of labels that have parameters, which would go along."""
-    state.sweep(rng)
-    state.split_or_merge(rng, 1)
-    state.exchange(rng, 1)
-    if not any(evidence.anchored for evidence in state.component.evidence):
-        state.rename(rng)
-
-
 @template
 def _walk(exchange, rng, a, b, partition, terms, members, names, swaps, free, scratch, out):
     """Make one of each move for every row of `out`, and write the labels of all units to it."""
@@ -234,24 +226,26 @@ def _walk_by_moves(rng, a, b, partition, terms, members, names, swaps, free, scr
 def _visited(state: Collapsed, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
     """Make `n` of each move; return the labels of all units after each (n, U).
 
-    Of a single clustering, all in compiled code: the moves of tiny models take a microsecond.
+    In compiled code, of a single clustering all of them at once: the moves of tiny models take a
+    microsecond. Labels that have parameters are not swapped: those would have to go along.
     """
-    if len(state.partitions) > 1:
-        found = []
-        for _ in range(n):
-            _move(state, rng)
-            found.append(np.concatenate([partition.label for partition in state.partitions]))
-        return np.array(found)
-    (partition,), (terms,), (prior,) = state.partitions, state.terms, state.priors
-    n_units, truncation = len(partition.label), len(partition.counts)
-    exchange, *scratch = kernel_and_scratch(collected(terms), truncation)
-    walk = _walk_by_table if exchange is exchange_by_table else _walk_by_moves
-    swaps = 0 if any(own.anchored for own in state.component.evidence) else truncation
-    free = np.array(state.exchanges[0].free, np.int64).reshape(-1, 2)
-    visited = np.zeros((n, n_units), np.int64)
-    own = new_scratch(n_units), np.zeros(truncation, np.int64), swaps, free, tuple(scratch), visited
-    walk(rng, *prior, partition, terms, *own)
-    return visited
+    walks = []
+    for partition, terms, prior, moves in zip(
+        state.partitions, state.terms, state.priors, state.exchanges, strict=True
+    ):
+        n_units, truncation = len(partition.label), len(partition.counts)
+        exchange, *scratch = kernel_and_scratch(collected(terms), truncation)
+        walk = _walk_by_table if exchange is exchange_by_table else _walk_by_moves
+        swaps = 0 if any(own.anchored for own in state.component.evidence) else truncation
+        free = np.array(moves.free, np.int64).reshape(-1, 2)
+        own = new_scratch(n_units), np.zeros(truncation, np.int64), swaps, free, tuple(scratch)
+        walks.append(partial(walk, rng, *prior, partition, terms, *own))
+    visited = [np.zeros((n, len(own.label)), np.int64) for own in state.partitions]
+    together = n if len(walks) == 1 else 1
+    for start in range(0, n, together):
+        for walk, own in zip(walks, visited, strict=True):
+            walk(own[start : start + together])
+    return np.concatenate(visited, axis=1)
 
 
 def check_running_state(model: Model, *, seed: int = 0, n_moves: int = 3000) -> None:
@@ -259,13 +253,12 @@ def check_running_state(model: Model, *, seed: int = 0, n_moves: int = 3000) -> 
     state, rng = collapsed_of(model), np.random.default_rng(seed)
     point = random_point(model, rng, state)
     state.load(point, state.labels(point))
-    for number in range(n_moves):
-        _move(state, rng)
-        if number % 100 == 0:
-            expected = plain_log_joint(state, point, state.found())
-            np.testing.assert_allclose(
-                state.log_joint(), expected, rtol=1e-9, atol=1e-8, err_msg=f"after {number} rounds"
-            )
+    for number in range(100, n_moves + 1, 100):
+        _visited(state, rng, 100)
+        expected = plain_log_joint(state, point, state.found())
+        np.testing.assert_allclose(
+            state.log_joint(), expected, rtol=1e-9, atol=1e-8, err_msg=f"after {number} rounds"
+        )
 
 
 def check_law(model: Model, *, seed: int = 0, n_sweeps: int = 100_000) -> None:
