@@ -243,8 +243,8 @@ def _visited(state: Collapsed, rng: np.random.Generator, n: int) -> NDArray[np.i
     visited = [np.zeros((n, len(own.label)), np.int64) for own in state.partitions]
     together = n if len(walks) == 1 else 1
     for start in range(0, n, together):
-        for walk, own in zip(walks, visited, strict=True):
-            walk(own[start : start + together])
+        for walk, labels in zip(walks, visited, strict=True):
+            walk(labels[start : start + together])
     return np.concatenate(visited, axis=1)
 
 
