@@ -12,12 +12,13 @@ def declared(write, **options) -> pm.Model:
     return model
 
 
-def few_draws(model, draws=6, tune=4, chains=1, **options):
-    """Sample without a word, and not to be judged."""
+def few_draws(model, draws=6, tune=4, chains=1, init="dispersed", **options):
+    """Sample without a search, without a word, and not to be judged."""
     return pmm.sample(
         draws,
         tune=tune,
         chains=chains,
+        init=init,
         model=model,
         random_seed=0,
         progressbar=False,

@@ -171,7 +171,7 @@ def test_scores_and_running_state(write):
 
 def test_law_of_all_labels():
     """Draws of a chain against enumeration by plain formulas."""
-    data = few_draws(declared(constant), draws=6000, tune=0)
+    data = few_draws(declared(constant), draws=1500, tune=0)
     drawn = [data.posterior[name].to_numpy()[0].astype(int) for name in ("cluster", "part")]
     weights, within = np.array([0.3, 0.7]), np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
     mean = np.array([[-2.0, 0.0, 1.0], [0.5, 2.0, 3.0]])
@@ -179,7 +179,7 @@ def test_law_of_all_labels():
         law = weights[:, None] * within * stats.norm.pdf(VALUES[n], mean, 1.0)
         found = np.zeros((T, S))
         np.add.at(found, (drawn[0][:, n], drawn[1][:, n]), 1.0 / len(drawn[0]))
-        np.testing.assert_allclose(found, law / law.sum(), atol=0.025)
+        np.testing.assert_allclose(found, law / law.sum(), atol=0.05)
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -193,7 +193,7 @@ def test_law_of_labels_and_a_parameter(binary):
         size = pm.Normal("size", 0.0, 2.0)
         pm.Normal("x", size * one + 1.5 * two, 0.8, observed=VALUES)
 
-    data = few_draws(declared(write), draws=2500, tune=300, chains=2)
+    data = few_draws(declared(write), draws=1500, tune=200)
     grid = np.linspace(-10.0, 10.0, 4001)
     each = np.array(
         [
@@ -207,9 +207,9 @@ def test_law_of_labels_and_a_parameter(binary):
     law = np.exp(log_density - logsumexp(log_density))
     given = np.exp(each - logsumexp(each, axis=0))
     one = data.posterior["one"].mean(("chain", "draw"))
-    np.testing.assert_allclose(one, (given[2] + given[3]) @ law, atol=0.04)
+    np.testing.assert_allclose(one, (given[2] + given[3]) @ law, atol=0.06)
     two = data.posterior["two"].mean(("chain", "draw"))
-    np.testing.assert_allclose(two, (given[1] + given[3]) @ law, atol=0.04)
+    np.testing.assert_allclose(two, (given[1] + given[3]) @ law, atol=0.06)
     assert abs(float(data.posterior["size"].mean()) - grid @ law) < 0.15
 
 
