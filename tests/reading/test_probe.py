@@ -38,7 +38,14 @@ DECLARING = {
     "views/hinge/fourier.py",
 }
 # Readers name the types of random variables, and nothing else.
-READERS = ("kind.py", "recognise.py", "emission_reader.py", "labelled_latents.py", "plain.py")
+READERS = {
+    "kind.py",
+    "recognise.py",
+    "emission_reader.py",
+    "labelled_latents.py",
+    "plain.py",
+    "trial_points.py",
+}
 TYPES = {"pytensor.tensor.random.basic"}
 
 
