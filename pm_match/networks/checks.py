@@ -271,7 +271,13 @@ def check_exposure(
         if network is not None:
             said = f"{where}: exposure on axis {axis}"
             given = in_order(said, given, network.labels[axis])
-        vector = np.array(given, np.float64)
+        try:
+            vector = np.array(given, np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{where}: expected the exposure on axis {axis} to be a vector of {n} known "
+                f"numbers; found {given!r}"
+            ) from None
         if vector.shape != (n,):
             raise ValueError(
                 f"{where}: expected the exposure on axis {axis} to be a vector of {n} numbers; "

@@ -689,6 +689,18 @@ def test_exposures_are_matched_by_the_names_of_objects():
     assert second.tolist() == [5.0, 4.0]
 
 
+def test_an_exposure_that_is_a_variable_is_refused():
+    with pm.Model():
+        hours = pm.Data("hours", np.ones(2))
+        with pytest.raises(
+            ValueError, match=r"BlockNetwork 'x': .* axis 1 .* 2 known numbers; found hours"
+        ):
+            BlockNetwork(
+                "x", [pt.lvector(), pt.lvector()], pt.dmatrix(), family="poisson",
+                exposure=(None, hours), observed=np.ones((3, 2)),
+            )  # fmt: skip
+
+
 def test_a_network_observed_later_has_the_same_log_probability(model):
     table = np.array([[0, 1, 1], [2, 3, 1], [-1, -1, 0]], float)
     observed = pm.observe(model, {"free": table})
