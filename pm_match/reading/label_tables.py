@@ -305,7 +305,7 @@ def _by_entry(graph: RV, conditions: bool) -> RV:
     """Let what does not satisfy a condition on its parameters be impossible, entry by entry.
 
     PyMC asks whether all entries do: a label would then be impossible for all objects if it is for
-    one. A condition on more than entries have axes for, or on other axes, is left out.
+    one. Of a condition on more than entries have axes for, or on other axes, all along these count.
     """
     own = _EACH if conditions else _NONE
     (copy,) = clone_replace([graph])
@@ -317,12 +317,18 @@ def _ask_each(fgraph, node):
     found, *conditions = node.inputs
     for condition in conditions:
         for part in parts(condition):
-            # On the entries' own last axes, or for all along them.
-            lengths = zip(reversed(part.type.shape), reversed(found.type.shape), strict=False)
-            own = all(n in (1, None, m) or m is None for n, m in lengths)
-            if part.ndim <= found.ndim and own:
-                found = pt.switch(part, found, np.array(-np.inf, found.dtype))
+            while not _fits(part, found):
+                part = pt.all(part, axis=-1)
+            found = pt.switch(part, found, np.array(-np.inf, found.dtype))
     return [found]
+
+
+def _fits(condition: RV, entries: RV) -> bool:
+    """Whether a condition is on the entries' own last axes, or for all along them."""
+    lengths = zip(reversed(condition.type.shape), reversed(entries.type.shape), strict=False)
+    return condition.ndim <= entries.ndim and all(
+        n in (1, None, m) or m is None for n, m in lengths
+    )
 
 
 _EACH, _NONE = out2in(_ask_each), out2in(local_remove_check_parameter)
@@ -397,8 +403,12 @@ def value_density(model: Model, variables: Sequence[RV]) -> Callable[[Any], floa
 
 
 def value_densities(model: Model, variables: Sequence[RV]) -> Callable[[Any], list[NDArray]]:
-    """Compile the log densities of variables, entry by entry, on the scale that is sampled."""
-    return _at_values(model, density_graphs(model, variables, sum=False))
+    """Compile the log densities of variables, entry by entry, on the scale that is sampled.
+
+    They are -inf where a condition on parameters does not hold.
+    """
+    graphs = density_graphs(model, variables, sum=False)
+    return _at_values(model, [_by_entry(graph, True) for graph in graphs])
 
 
 def values_entering(

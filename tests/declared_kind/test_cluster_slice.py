@@ -118,6 +118,19 @@ def test_which_variables_are_drawn_by_slices():
         pmm.ClusterSlice([model["sigma"]], model=model)
 
 
+def test_priors_that_are_undefined_for_one_label_are_impossible_there_alone():
+    with pm.Model() as model:
+        c = pm.Categorical("c", p=pm.Dirichlet("w", np.ones(T)), shape=5)
+        # PyMC's scale lets it be negative, too, where it has no density.
+        tau = pm.Truncated("tau", pm.Gamma.dist(2.0, 1.0), upper=9.0, shape=T)
+        mean = pm.Normal("mean", 0.0, tau=tau, shape=T)
+        pm.Normal("x", mean[c], tau=tau[c], observed=np.arange(5.0))
+    point = model.initial_point()
+    point["tau_interval__"] = np.log(9.0 - np.array([1.0, -1.0, 2.0]))
+    for block in slice_of(model)._blocks:
+        assert np.isneginf(block.priors(point)).tolist() == [False, True, False]
+
+
 def test_widths_are_kept_after_the_warm_up():
     model = rows_model(2)
     step, point = slice_of(model), model.initial_point(0)

@@ -381,6 +381,22 @@ def test_conditions_are_asked_entry_by_entry():
     np.testing.assert_allclose(found, [3 * np.log(0.5), -np.inf, 3 * np.log(0.9)])
 
 
+def test_conditions_on_vectors_are_asked_entry_by_entry():
+    """A parameter that is negative under one label is impossible there, and nowhere else."""
+
+    def factors(c):
+        x = np.tile([0.2, 0.8], (N, 1))
+        pm.Dirichlet("x", pm.Normal("a", 2.0, 0.1, shape=(T, 2))[c], observed=x)
+
+    model = declared(factors)
+    state = testing.collapsed_of(model)
+    point = testing.random_point(model, np.random.default_rng(0), state)
+    point["a"] = np.array([[1.0, 1.0], [2.0, -0.5], [2.0, 1.0]])
+    state.load(point, [np.zeros(N, int)])
+    found = state.scores(0, 0)[:-1]
+    np.testing.assert_allclose(found, [0.0, -np.inf, np.log(2 * 0.2)], atol=1e-12)
+
+
 def test_draws_of_nothing_are_not_checked():
     with pm.Model() as model:
         cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=3)
