@@ -266,33 +266,38 @@ def _unsummed(graph: RV) -> RV:
 def _by_use(graphs: Sequence[RV], labels: Sequence[RV]) -> tuple[list[RV], list[tuple[RV, RV]]]:
     """Give labels a variable of its own for every place where they enter the rest of some graphs.
 
-    Return the new graphs; what stands for labels, and for which. Raise `Refusal` if there are too
-    many places.
+    Two uses of what depends on one place alone, such as `mean[label]`, are two places. Return the
+    new graphs; what stands for labels, and for which. Raise `Refusal` if there are too many places.
     """
     found: list[tuple[RV, RV]] = []
-    pure, done = {*labels}, dict[RV, RV]()
+    # What depends on labels; on nothing else; on that, or on one place, by one input after another.
+    below, pure, apart, done = {*labels}, {*labels}, {*labels}, dict[RV, RV]()
 
     def own(v: RV) -> RV:
-        """Copy what depends on labels alone, from other labels."""
+        """Copy what depends on one place, with other labels."""
         if v in labels:
             if len(found) == MOST_USES:
                 raise Refusal(f"expected labels to enter in at most {MOST_USES} places; found more")
             found.append((v.type(), v))
             return found[-1][0]
-        if v not in pure:
+        if v not in apart:
             return v
         return v.owner.clone_with_new_inputs([*map(own, v.owner.inputs)]).outputs[v.index]
 
     for node in toposort(graphs):
-        inside = [v in pure or isinstance(v, Constant) for v in node.inputs]
-        if all(inside) and any(v in pure for v in node.inputs):
-            pure |= {*node.outputs}
+        entering = [v for v in node.inputs if v in below]
+        if not entering:
             continue
-        inputs = [own(v) if v in pure else done.get(v, v) for v in node.inputs]
-        if inputs != node.inputs:
+        below |= {*node.outputs}
+        if all(v in pure or isinstance(v, Constant) for v in node.inputs):
+            pure |= {*node.outputs}
+        elif len(entering) > 1 or entering[0] not in apart:
+            inputs = [own(v) if v in apart else done.get(v, v) for v in node.inputs]
             outputs = node.clone_with_new_inputs(inputs).outputs
             done |= zip(node.outputs, outputs, strict=True)
-    return [own(v) if v in pure else done.get(v, v) for v in graphs], found
+            continue
+        apart |= {*node.outputs}
+    return [own(v) if v in apart else done.get(v, v) for v in graphs], found
 
 
 def _stable(graph: RV) -> RV:

@@ -58,6 +58,12 @@ def distances():
     pm.Laplace("own", mu[z], 1.0, observed=VALUES[:, 0])
 
 
+def one_expression():
+    """Positions that are asked for once, and used at both ends."""
+    own = block("position", (T, 2))[labels()]
+    pm.Bernoulli("x", logit_p=own @ own.T - 0.5 * own.sum(axis=1), observed=EDGES)
+
+
 def domains():
     """Two assignments to one set of clusters."""
     weights = pm.Dirichlet("weights", np.ones(2))
@@ -156,6 +162,7 @@ WAYS = {
         assortative,
         distances,
         domains,
+        one_expression,
         effects,
         linked,
         known,

@@ -187,8 +187,9 @@ def test_the_entry_that_three_objects_enter_is_named():
 
 def test_places_that_are_on_no_side_are_refused():
     def around():
-        z, mu = labels(), block(shape=T)
-        one, two, three = (mu[z[np.array(own)]] for own in ([0, 0, 1], [1, 2, 2], [2, 3, 3]))
+        z, mu, nu = labels(), block(shape=T), block("c", T)
+        places = ([0, 0, 1], [1, 2, 2], [2, 3, 3])
+        one, two, three = (mu[z[np.array(own)]] * nu[z[np.array(own)]] for own in places)
         level = pt.stack([one - two, two - three, three - one])[[0, 1, 2], [0, 1, 2]]
         pm.Normal("x", level, 1.0, observed=VALUES[:3, 0])
 
