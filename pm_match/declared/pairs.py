@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import compress
 
 import numpy as np
 import scipy
@@ -99,6 +100,7 @@ class _Reading:
         self._add_simplexes(axes, owners, second)
         objects = np.bincount(self.home, self.n_objects).astype(np.int64)
         climbed = [rv for rv in model.free_RVs if rv in parameters or rv in free]
+        of_pairs = [(own[:, 1] >= 0).any() for own in np.split(owners, np.cumsum(self.sizes)[:-1])]
         return PairLikelihoods(
             assignments=tuple(rv.name for rv in self.assignments),
             factors=tuple(rv.name for rv in self.factors),
@@ -113,6 +115,9 @@ class _Reading:
             ends=np.cumsum(objects)[:-1],
             owners=owners,
             second=tuple(second.tolist()),
+            edges=tuple(
+                rv.name for rv in compress(self.factors, of_pairs) if rv in model.observed_RVs
+            ),
             axes={name: {a: among[n] for a, n in own.items()} for name, own in axes.items() if own},
             numbers=self._numbers(owners, objects),
         )

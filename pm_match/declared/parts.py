@@ -165,6 +165,7 @@ class PairLikelihoods(Sampled):
     # (E, 2): objects of every entry; -1 for the second if there is one only, or for both
     owners: NDArray[np.int64]
     second: tuple[bool, ...]  # of every place where labels enter: whether they are the second's
+    edges: tuple[str, ...]  # the factors that are observed of pairs
     axes: dict[str, dict[int, int]]  # parameters: the clustering whose labels number an axis
     numbers: tuple[NDArray[np.float64], ...]  # of each clustering, as of `Likelihoods`
 
@@ -182,8 +183,10 @@ class PairLikelihoods(Sampled):
     def advice(self) -> str:
         """What networks are."""
         return (
-            f"{', '.join(map(repr, self.factors))}: expected edges all of whose parameters are "
+            f"{', '.join(map(repr, self.edges))}: expected edges all of whose parameters are "
             "entries, which two labels choose, of matrices with conjugate priors"
+            if self.edges
+            else ""
         )
 
     @property

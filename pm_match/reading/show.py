@@ -134,7 +134,8 @@ def _lines(model: Model) -> Iterator[str]:
     yield f"with pm.Model({named}coords={{{listed}}}):".replace("'", '"')
     observed = {variable.name for variable in model.observed_RVs}
     # PyMC declares what is observed in part as two variables, and puts them together.
-    whole = {v.name for v in model.deterministics if f"{v.name}_unobserved" in model.named_vars}
+    whole = {rv.name.removesuffix("_observed") for rv in model.observed_RVs}
+    whole &= {v.name for v in model.deterministics if f"{v.name}_unobserved" in model.named_vars}
     for name, variable in model.named_vars.items():
         if name.removesuffix("_observed").removesuffix("_unobserved") in whole - {name}:
             continue

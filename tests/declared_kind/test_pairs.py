@@ -92,6 +92,11 @@ def test_what_labels_number(way, axes):
     assert evidence(declared(way)).axes == axes
 
 
+def test_what_would_be_faster_is_told_of_edges_alone():
+    assert "'x': expected edges all of whose parameters" in read(declared(logit)).notes["z"]
+    assert "edges" not in read(declared(states)).notes.get("z", "")
+
+
 def test_whose_labels_entries_depend_on():
     found = evidence(declared(logit))
     one, two = np.divmod(np.arange(N * N), N)

@@ -70,6 +70,15 @@ def test_what_is_observed_in_part_is_told_as_it_was_declared(capsys):
     assert [line.strip() for line in text.splitlines() if "observed" in line] == lines
 
 
+def test_a_name_as_of_what_is_missing_says_nothing(capsys):
+    with pm.Model() as model:
+        pm.Deterministic("x", pt.exp(pm.Normal("x_unobserved")))
+    pmm.show(model)
+    text = capsys.readouterr().out
+    assert 'x_unobserved = pm.Normal("x_unobserved", mu=0, sigma=1)' in text
+    assert 'x = pm.Deterministic("x", exp(x_unobserved))' in text
+
+
 def test_names_are_of_python(capsys):
     """Of named models, of models within models, and where names are text."""
     with pm.Model(name="shop") as model:
