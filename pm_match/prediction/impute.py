@@ -50,11 +50,11 @@ def impute(
     precisions have factors, these are, and parameters are those of the draw. Unknown cells of
     networks have the family of the network, with the drawn density of their block: their means
     predict links; those of new objects are not predicted. Mean and quantiles are those of the
-    mixture (in columns of log-normal, exponential, geometric and negative binomial values, which
-    over precisions, rates and probabilities may have no mean, the median is), so that they are
-    steadier than those of the recorded draws ``<name>_unobserved``, which say the same. Those of
-    any other likelihood, and of columns whose missing values something else depends on, are left
-    out: these draws alone say what they are.
+    mixture, so that they are steadier than those of the recorded draws ``<name>_unobserved``, which
+    say the same. Columns of log-normal, exponential, geometric and negative binomial values get the
+    median instead of the mean, which may be infinite. Those of any other likelihood, and of columns
+    whose missing values something else depends on, are left out: these draws alone say what they
+    are.
 
     Parameters
     ----------
