@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ class InputError(ValueError):
 def read_cells(file: Path) -> pd.DataFrame:
     """Read all cells as stripped text: the header is row 0 and the index counts rows from 1.
 
-    Commas are between them, or what a header without commas has: semicolons, tabs or bars.
+    Commas are between them, or what a header without commas and another row have: semicolons, tabs
+    or bars.
     """
     if _OTHERS.fullmatch(_uncompressed(file).suffix.lower()):
         raise InputError(
@@ -33,10 +35,13 @@ def read_cells(file: Path) -> pd.DataFrame:
             f"{file.name.removeprefix(stem(file))!r}: read it with pandas, or save it as CSV"
         )
     try:
+        given = file if file.is_file() else file.read_bytes()  # a pipe is read once
         # Of other marks, a header holds one cell, as it seems.
-        header, *more = _all_cells(file, nrows=1, skipinitialspace=False).iloc[0].astype(str)
+        header, *more = _all_cells(given, nrows=1, skipinitialspace=False).iloc[0].astype(str)
         mark = next((own for own in ";\t|" if own in header and not more), ",")
-        cells = _all_cells(file, sep=mark, skipinitialspace=True)
+        cells = _all_cells(given, sep=mark, skipinitialspace=True)
+        if mark != "," and not cells.iloc[1:, 1:].fillna("").any(axis=None):
+            cells = _all_cells(given, skipinitialspace=True)
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{file}: expected a header line; found an empty file") from error
     except UnicodeDecodeError as error:
@@ -59,9 +64,9 @@ def read_cells(file: Path) -> pd.DataFrame:
     return cells.loc[:, : np.flatnonzero((cells != "").any()).max(initial=0)]
 
 
-def _all_cells(file: Path, **how: Any) -> pd.DataFrame:
+def _all_cells(given: Path | bytes, **how: Any) -> pd.DataFrame:
     return pd.read_csv(
-        file,
+        BytesIO(given) if isinstance(given, bytes) else given,
         header=None,
         dtype=str,
         keep_default_na=False,

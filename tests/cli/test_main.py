@@ -245,6 +245,10 @@ BAD_FILES = {
     ),
     "an open quote": ('"u,v\np,1\n', "found another row (EOF inside string starting at row 0)"),
     "a remark": ("# of May\nu,v\n1,2\n", "found only '# of May' there, and another row (Expec"),
+    "a remark with other marks": (
+        "# May; June\nu,v\n1,2\n",
+        "found only '# May; June' there, and a",
+    ),
     "text": (
         ",u,v\np,1,2\nq,3,high\n",
         "found numbers and text, for example 'high' in row 'q'",
@@ -301,6 +305,20 @@ def test_other_marks_than_commas_separate_cells(tmp_path, mark, header):
     expected = read_table_file(write(tmp_path / "b.csv", text))
     assert expected.index.tolist() == ["a b", "c"]
     pd.testing.assert_frame_equal(table, expected)
+
+
+def test_pipes_are_read_once():
+    end, into = os.pipe()
+    os.write(into, b"u;v\n2;1\n3;5\n")
+    os.close(into)
+    with open(end):
+        table = read_table_file(Path(f"/dev/fd/{end}"))
+    assert table.columns.tolist() == ["u", "v"]
+
+
+def test_a_mark_in_a_header_alone_separates_nothing(tmp_path):
+    table = read_table_file(write(tmp_path / "a.csv", "price|eur\n1\n2\n"))
+    assert table.columns.tolist() == ["price|eur"]
 
 
 def test_warnings_are_said_once(tmp_path):
