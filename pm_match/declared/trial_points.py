@@ -17,8 +17,7 @@ from pm_match.reading.owners import close
 _DRAWS = 100
 SEVERAL = (
     "depends on the labels of more than one object; expected every entry of its log density to "
-    "depend on the label of one object, or of two, at places of their own: mu[z[i]] - mu[z[j]], "
-    "not (mu[z])[i] - (mu[z])[j] (no sums over objects)"
+    "depend on the label of one object, or of two (no sums over objects)"
 )
 # Points near the start, where what the data allow is likelier than far from it.
 _NEAR = 0.3
