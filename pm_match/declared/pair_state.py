@@ -1,53 +1,36 @@
 """Likelihoods of pairs at a point: tables of what they are worth under each two labels."""
 
-import weakref
-from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.clusters.evidence import Point, Site
 from pm_match.clusters.sweep import capacity
-from pm_match.declared.pair_term import PairTable
 from pm_match.declared.pairs import pair_table
 from pm_match.declared.parts import LARGE, PairLikelihoods
-from pm_match.declared.term import LabelTable
-from pm_match.reading import as_read
-from pm_match.reading.label_tables import LabelDensities, value_density
+from pm_match.declared.sampled import SampledAccess, SampledState
+from pm_match.declared.term import LabelTable, PairTable
 from pm_match.reading.owners import OTHER_STEPS, Owned, close
 from pm_match.reading.parts import UnservedModelError
 
 
-class PairAccess:
+class PairAccess(SampledAccess):
     """What is compiled of a model for likelihoods of pairs."""
 
     def __init__(self, model: Model, evidence: PairLikelihoods):
-        model = as_read(model)
-        assignments = [model[name] for name in evidence.assignments]
-        factors = [model[name] for name in evidence.factors]
-        self.keys = [model.rvs_to_values[rv].name for rv in assignments]
-        densities = LabelDensities(model, factors, assignments, by_use=True)
-        self.uses = densities.uses
+        super().__init__(model, evidence, by_use=True)
+        self.uses = self.densities.uses
         large = max(evidence.truncations) ** 2 * len(evidence.owners) > LARGE
-        self.entries = densities.compiled(evidence.batch, evidence.conditions, large)
-        # What depends on labels itself is a factor, and counted as such.
-        own = [model[name] for name in evidence.parameters if name not in evidence.factors]
-        self.log_prior = value_density(model, own)
-        self._model, self._factors = weakref.ref(model), evidence.factors
-
-    @cached_property
-    def log_density(self) -> Callable[[Any], float]:
-        """The declared log density of all factors at a point, for tests."""
-        model = self._model()
-        assert model is not None
-        return value_density(model, [model[name] for name in self._factors])
+        self.entries = self.densities.compiled(evidence.batch, evidence.conditions, large)
 
 
-class PairState(EvidenceState):
+class PairState(SampledState):
     """Likelihoods of pairs of objects, for the units of a site."""
+
+    evidence: PairLikelihoods
+    access: PairAccess
 
     def __init__(self, evidence: PairLikelihoods, site: Site, access: PairAccess):
         self.evidence, self.site, self.access = evidence, site, access
@@ -125,20 +108,6 @@ class PairState(EvidenceState):
                 "two objects at most, as those had that the model was read at; found draws of "
                 f"labels where they depend on more. {OTHER_STEPS}"
             )
-
-    def log_prior(self, point: Point) -> float:
-        """Log density of the parameters, on the scale that is sampled."""
-        return self.access.log_prior(point)
-
-    def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
-        """Log density of the factors, as it is declared."""
-        own = np.concatenate([labels[number] for number in self.evidence.among])
-        given = zip(self.access.keys, np.split(own, self._ends), strict=True)
-        return self.access.log_density({**point, **dict(given)})
-
-    def log_conditional(self, point: Point) -> float:
-        """Nothing is integrated out."""
-        return 0.0
 
 
 def _pair_term(

@@ -25,8 +25,6 @@ _HELD = 2
 _RANDOM_CELLS, _MOST_ROWS = 2**20, 128
 # Directions of what is observed of pairs that k-means of a start gets.
 _DIRECTIONS = 10
-# Products that bring directions at random to these.
-_POWERS = 4
 
 
 class NoPairsError(Exception):
@@ -96,15 +94,15 @@ class _Reading:
         direct = {p for rv in self.factors for p in parents[rv]} - {*self.assignments}
         parameters = [rv for rv in model.free_RVs if rv in direct and rv not in self.factors]
         free = [rv for rv in self.factors if rv in model.free_RVs]
-        axes = {rv.name: self._axes(rv, owners, second) for rv in parameters}
-        self._add_simplexes(axes, owners, second)
+        before, homes = self._table(self.points[0], second), self._homes(owners)
+        axes = {rv.name: self._axes(rv, before, homes, second) for rv in parameters}
+        self._add_simplexes(axes, before, homes, second)
         objects = np.bincount(self.home, self.n_objects).astype(np.int64)
         climbed = [rv for rv in model.free_RVs if rv in parameters or rv in free]
         of_pairs = [(own[:, 1] >= 0).any() for own in np.split(owners, np.cumsum(self.sizes)[:-1])]
         return PairLikelihoods(
             assignments=tuple(rv.name for rv in self.assignments),
             factors=tuple(rv.name for rv in self.factors),
-            sizes=self.sizes,
             batch=self.way[0],
             conditions=self.way[1],
             parameters=tuple(rv.name for rv in parameters),
@@ -112,7 +110,6 @@ class _Reading:
             all_seen=all(self.context.is_missing(rv) for rv in free),
             among=tuple(among),
             truncations=tuple(self.truncations),
-            ends=np.cumsum(objects)[:-1],
             owners=owners,
             second=tuple(second.tolist()),
             edges=tuple(
@@ -218,10 +215,18 @@ class _Reading:
 
     # -- what labels have -------------------------------------------------------------------------
 
-    def _axes(self, rv: RV, owners: NDArray[np.int64], second: NDArray[np.bool_]) -> dict[int, int]:
-        """Find the clusterings whose labels number axes of a parameter."""
+    def _axes(
+        self,
+        rv: RV,
+        before: NDArray[np.float64],
+        homes: NDArray[np.int64],
+        second: NDArray[np.bool_],
+    ) -> dict[int, int]:
+        """Find the clusterings whose labels number axes of a parameter.
+
+        `before`: the table at the first point; `homes`: as of `_homes`.
+        """
         key, found = self.context.key(rv), dict[int, int]()
-        before, homes = self._table(self.points[0], second), self._homes(owners)
         for axis, n in enumerate(np.shape(self.points[0][key])):
             for number in np.flatnonzero(np.array(self.truncations) == n):
                 if self._numbers_axis(key, axis, before, (homes == number).T, second):
@@ -237,7 +242,8 @@ class _Reading:
     def _add_simplexes(
         self,
         axes: dict[str, dict[int, int]],
-        owners: NDArray[np.int64],
+        before: NDArray[np.float64],
+        homes: NDArray[np.int64],
         second: NDArray[np.bool_],
     ) -> None:
         """Find last axes of simplexes, a number shorter on the scale that is sampled.
@@ -254,13 +260,13 @@ class _Reading:
         if not last:
             return
         natural = dict(zip(axes, natural_function(model, axes)(start), strict=True))
-        before, homes = self._table(start, second), self._homes(owners)
+        sampled = {name: sampled_function(model, name) for name in axes}
         most = np.arange(len(before))[:, None]
         for number, truncation in enumerate(self.truncations):
             some = {name for name, axis in last.items() if shapes[name][axis] == truncation}
             turned = np.where(homes.T[:, None] == number, truncation - 1 - most, most)
             turned = np.where(turned < 0, 0, turned)
-            expected = before[turned[0][:, None], turned[1][None], np.arange(len(owners))]
+            expected = before[turned[0][:, None], turned[1][None], np.arange(len(homes))]
             for tried in (some, *({name} for name in some if len(some) > 1)):
                 point = dict(start)
                 for name, own in axes.items():
@@ -268,7 +274,7 @@ class _Reading:
                     along += [last[name]] if name in tried else []
                     if along:
                         value = np.flip(natural[name], tuple(along))
-                        point[self._key(name)] = sampled_function(model, name)(point, value)
+                        point[self._key(name)] = sampled[name](point, value)
                 if tried and close(self._table(point, second), expected).all():
                     for name in tried:
                         axes[name][last[name]] = number
@@ -333,13 +339,11 @@ class _Reading:
 
     def _directions(self, rows: scipy.sparse.csr_array) -> NDArray[np.float64]:
         """Return sparse rows along the directions of their largest variance (N, K)."""
-        basis = self.rng.normal(size=(rows.shape[1], 2 * _DIRECTIONS))
-        for _ in range(_POWERS):
-            basis = rows.T @ scipy.linalg.qr(rows @ basis, mode="economic")[0]
-        basis, _ = scipy.linalg.qr(basis, mode="economic")
-        left, sizes, _ = scipy.linalg.svd(rows @ basis, full_matrices=False)
-        kept = min(_DIRECTIONS, int((sizes > 1e-8).sum()))
-        return left[:, :kept] * sizes[:kept]
+        kept, start = min(_DIRECTIONS, rows.shape[0] - 1), self.rng.normal(size=rows.shape[0])
+        if kept < 1 or not rows.nnz:
+            return np.zeros((rows.shape[0], 0))
+        left, sizes, _ = scipy.sparse.linalg.svds(rows, kept, v0=start)
+        return (left * sizes)[:, ::-1]
 
 
 def pair_table(

@@ -66,7 +66,6 @@ class Sampled(Evidence):
     # assignments, factors: all of the clusterings; variables and potentials in their entries' order
     assignments: tuple[str, ...]
     factors: tuple[str, ...]
-    sizes: tuple[int, ...]  # numbers of entries of the factors
     batch: int
     conditions: bool  # how entries are compiled (see `reading.label_tables`)
     # free variables that the factors depend on, or that labels have rows of
@@ -100,6 +99,7 @@ class Likelihoods(Sampled):
     """Factors of the declared density whose entries depend on the labels of one object each."""
 
     clustering: int  # the number of the clustering in its component
+    sizes: tuple[int, ...]  # numbers of entries of the factors
     truncation: int
     # (E,): object of every entry, numbered assignment after assignment; -1 if no label changes it
     owner: NDArray[np.int64]
@@ -161,7 +161,6 @@ class PairLikelihoods(Sampled):
 
     among: tuple[int, ...]  # the numbers of the clusterings in their component
     truncations: tuple[int, ...]  # of each
-    ends: NDArray[np.int64]  # where the objects of the second and of later clusterings begin
     # (E, 2): objects of every entry; -1 for the second if there is one only, or for both
     owners: NDArray[np.int64]
     second: tuple[bool, ...]  # of every place where labels enter: whether they are the second's

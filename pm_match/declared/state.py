@@ -1,7 +1,6 @@
 """Likelihoods of any kind at a point: a table of what objects are worth under labels."""
 
-import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Any
 
@@ -10,37 +9,28 @@ from numpy.typing import NDArray
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
-from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.clusters.evidence import Point, Site
 from pm_match.clusters.sweep import capacity
 from pm_match.declared.parts import LARGE, Likelihoods
 from pm_match.declared.rows import Redraw
+from pm_match.declared.sampled import SampledAccess, SampledState
 from pm_match.declared.term import LabelTable
-from pm_match.reading import as_read
 from pm_match.reading.context import Context
-from pm_match.reading.label_tables import Entries, LabelDensities, value_density
+from pm_match.reading.label_tables import Entries, value_density
 from pm_match.reading.owners import OTHER_STEPS, Owned, close, each_label
 from pm_match.reading.parts import UnservedModelError
 
 
-class LikelihoodAccess:
+class LikelihoodAccess(SampledAccess):
     """What is compiled of a model for some likelihoods over its assignments."""
 
     def __init__(self, model: Model, evidence: Likelihoods):
-        model = as_read(model)
-        factors = [model[name] for name in evidence.factors]
-        assignments = [model[name] for name in evidence.assignments]
-        self.keys = [model.rvs_to_values[rv].name for rv in assignments]
-        context = Context.of(model)
+        super().__init__(model, evidence)
         fast = evidence.truncation * len(evidence.owner) > LARGE
         self._way = evidence.batch, evidence.conditions, fast
-        self._densities = LabelDensities(model, factors, assignments)
-        self.entries = self._densities.compiled(*self._way)
-        self._some = {tuple(True for _ in factors): self.entries}
-        self.redraw = Redraw(context, evidence.redrawn)
-        # What depends on labels itself is a factor, and counted as such.
-        own = [model[name] for name in evidence.parameters if name not in evidence.factors]
-        self.log_prior = value_density(model, own)
-        self._model = weakref.ref(model)
+        self.entries = self.densities.compiled(*self._way)
+        self._some = {tuple(True for _ in evidence.factors): self.entries}
+        self.redraw = Redraw(Context.of(self.model), evidence.redrawn)
         self._evidence = evidence
 
     def entries_with(self, keys: Collection[str]) -> tuple[Entries, NDArray[np.bool_]]:
@@ -48,36 +38,31 @@ class LikelihoodAccess:
 
         Return `which` (E,): which of all entries these are.
         """
-        entered = tuple(self._densities.entered(keys))
+        entered = tuple(self.densities.entered(keys))
         return self.entries_of(entered), np.repeat(entered, self._evidence.sizes)
 
     def entries_of(self, which: tuple[bool, ...]) -> Entries:
         """Compile the entries of some of the factors."""
         if which not in self._some:
-            self._some[which] = self._densities.only(which).compiled(*self._way)
+            self._some[which] = self.densities.only(which).compiled(*self._way)
         return self._some[which]
 
     @cached_property
     def log_touched(self) -> Callable[[Any], float]:
         """The declared log density, at a point, of all that labels and their rows enter."""
-        model = self._model()
-        assert model is not None
+        model = self.model
         children = Context.of(model).ancestry.children
         own = [model[name] for rows in self._evidence.rows for name in rows.names]
         below = [child for rv in own for child in children(rv)]
         factors = [model[name] for name in self._evidence.factors]
         return value_density(model, list(dict.fromkeys([*factors, *own, *below])))
 
-    @cached_property
-    def log_density(self) -> Callable[[Any], float]:
-        """The declared log density of all factors at a point, for tests."""
-        model = self._model()
-        assert model is not None
-        return value_density(model, [model[name] for name in self._evidence.factors])
 
-
-class LikelihoodState(EvidenceState):
+class LikelihoodState(SampledState):
     """Likelihoods over the labels of a clustering, for the units of a site."""
+
+    evidence: Likelihoods
+    access: LikelihoodAccess
 
     def __init__(self, evidence: Likelihoods, site: Site, access: LikelihoodAccess):
         self.evidence, self.site, self.access = evidence, site, access
@@ -194,16 +179,3 @@ class LikelihoodState(EvidenceState):
                 "entries depend on the labels of one object each, as those had that the model was "
                 f"read at; found draws of labels where they depend on several. {OTHER_STEPS}"
             )
-
-    def log_prior(self, point: Point) -> float:
-        """Log density of the parameters, on the scale that is sampled."""
-        return self.access.log_prior(point)
-
-    def log_marginal(self, point: Point, labels: Sequence[NDArray[np.int64]]) -> float:
-        """Log density of the factors, as it is declared."""
-        own = np.split(labels[self.evidence.clustering], self._ends)
-        return self.access.log_density({**point, **dict(zip(self.access.keys, own, strict=True))})
-
-    def log_conditional(self, point: Point) -> float:
-        """Nothing is integrated out."""
-        return 0.0

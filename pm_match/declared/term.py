@@ -1,4 +1,4 @@
-"""The term of a table: what every unit's data are worth under every label."""
+"""Terms that are tables: what units' data are worth under every label, or each two."""
 
 from typing import NamedTuple
 
@@ -18,22 +18,42 @@ class LabelTable(NamedTuple):
     constant: NDArray[np.float64]  # (1,): log density of the entries that no label changes
 
 
+class PairTable(NamedTuple):
+    """State of the term of one partition, for U of its units and P pairs, T labels at most.
+
+    Units that are partners are numbered over all partitions.
+    """
+
+    # (P, T, T): log density of each pair, under each label of the first and of the second unit
+    worth: NDArray[np.float64]
+    pair: NDArray[np.int64]  # (P, 2): the units of each
+    first: NDArray[np.int64]  # (U + 1,): where the pairs of each unit begin among the next three
+    own_pair: NDArray[np.int64]  # the pair
+    partner: NDArray[np.int64]  # the other unit of it
+    is_second: NDArray[np.bool_]  # whether the unit is the second of it
+    slot: NDArray[np.int16]  # of all units: the partitions' own; label l has slot l + 1
+    counted: NDArray[np.bool_]  # (1,): whether this is the one of the terms that counts all pairs
+
+
 @implements(protocol.score, LabelTable)
 def _score(term, unit, own, n_slots, out):
     for slot in range(1, n_slots):
         out[slot] += term.worth[unit, slot]
 
 
+@implements(protocol.move, PairTable)
 @implements(protocol.move, LabelTable)
 def _move(term, unit, source, target):
     pass
 
 
+@implements(protocol.clear, PairTable)
 @implements(protocol.clear, LabelTable)
 def _clear(term, slot):
     pass
 
 
+@implements(protocol.relocate, PairTable)
 @implements(protocol.relocate, LabelTable)
 def _relocate(term, source, target):
     pass
@@ -52,3 +72,25 @@ def _tabulate(term, slots, start, stop, n_slots, worth, shared):
     for unit in range(start, stop):
         for slot in range(1, n_slots):
             worth[slots[unit], slot] += term.worth[unit, slot]
+
+
+@implements(protocol.score, PairTable)
+def _score_pairs(term, unit, own, n_slots, out):
+    for i in range(term.first[unit], term.first[unit + 1]):
+        pair, other = term.own_pair[i], term.slot[term.partner[i]] - 1
+        if term.is_second[i]:
+            for slot in range(1, n_slots):
+                out[slot] += term.worth[pair, other, slot - 1]
+        else:
+            for slot in range(1, n_slots):
+                out[slot] += term.worth[pair, slot - 1, other]
+
+
+@implements(protocol.log_evidence, PairTable)
+def _log_evidence_of_pairs(term, n_slots):
+    total = 0.0
+    if term.counted[0]:
+        for i in range(term.pair.shape[0]):
+            one, two = term.slot[term.pair[i, 0]] - 1, term.slot[term.pair[i, 1]] - 1
+            total += term.worth[i, one, two]
+    return total
