@@ -339,11 +339,15 @@ class _Reading:
 
     def _directions(self, rows: scipy.sparse.csr_array) -> NDArray[np.float64]:
         """Return sparse rows along the directions of their largest variance (N, K)."""
-        kept, start = min(_DIRECTIONS, rows.shape[0] - 1), self.rng.normal(size=rows.shape[0])
-        if kept < 1 or not rows.nnz:
+        if not rows.nnz:
             return np.zeros((rows.shape[0], 0))
-        left, sizes, _ = scipy.sparse.linalg.svds(rows, kept, v0=start)
-        return (left * sizes)[:, ::-1]
+        if rows.shape[0] <= _DIRECTIONS:
+            left, sizes, _ = scipy.linalg.svd(rows.toarray(), full_matrices=False)
+        else:
+            start = self.rng.normal(size=rows.shape[0])
+            left, sizes, _ = scipy.sparse.linalg.svds(rows, _DIRECTIONS, v0=start)
+        order = np.argsort(-sizes)
+        return (left * sizes)[:, order[sizes[order] > 1e-8]]
 
 
 def pair_table(
