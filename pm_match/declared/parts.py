@@ -179,13 +179,12 @@ class PairLikelihoods(Sampled):
         return False
 
     @property
-    def advice(self) -> str:
+    def advice(self) -> dict[str, str]:
         """What networks are."""
-        return (
-            f"{', '.join(map(repr, self.edges))}: expected edges all of whose parameters are "
-            "entries, which two labels choose, of matrices with conjugate priors"
-            if self.edges
-            else ""
+        return dict.fromkeys(
+            self.edges,
+            "expected edges all of whose parameters are entries, which two labels choose, of "
+            "matrices with conjugate priors",
         )
 
     @property

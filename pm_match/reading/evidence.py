@@ -96,9 +96,9 @@ class Evidence:
         return True
 
     @property
-    def advice(self) -> str:
-        """How what it says could be declared so that another kind serves it faster, if it could."""
-        return ""
+    def advice(self) -> dict[str, str]:
+        """What another kind expects, which would serve some variables faster, by their names."""
+        return {}
 
     @property
     def handed_on(self) -> list[str]:

@@ -28,7 +28,7 @@ from pytensor.scalar.basic import AND, Cast, add, mul, neg
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
-from pm_match.reading.ancestry import RV, Refusal
+from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.entering import Marks, entering
 from pm_match.reading.probe import PLAIN, density_graphs, function, point_function, stand_in
 
@@ -80,6 +80,12 @@ class LabelDensities:
         self.uses = [*range(len(labels))]
         if by_use:
             self._graphs, own = _by_use(self._graphs, labels)
+            if len(own) > MOST_USES:
+                raise Refusal(
+                    f"{names(self.factors)}: expected labels of "
+                    f"{names({v for _, v in own})} to enter in at most {MOST_USES} places; found "
+                    f"{len(own)}"
+                )
             self.uses, labels = [labels.index(v) for _, v in own], [stand for stand, _ in own]
         labels += stands.values()
         self._labels, self._varied = labels, [*stands.values()]
@@ -267,7 +273,7 @@ def _by_use(graphs: Sequence[RV], labels: Sequence[RV]) -> tuple[list[RV], list[
     """Give labels a variable of its own for every place where they enter the rest of some graphs.
 
     Two uses of what depends on one place alone, such as `mean[label]`, are two places. Return the
-    new graphs; what stands for labels, and for which. Raise `Refusal` if there are too many places.
+    new graphs; what stands for labels, and for which.
     """
     found: list[tuple[RV, RV]] = []
     # What depends on labels; on nothing else; on that, or on one place, by one input after another.
@@ -276,8 +282,6 @@ def _by_use(graphs: Sequence[RV], labels: Sequence[RV]) -> tuple[list[RV], list[
     def own(v: RV) -> RV:
         """Copy what depends on one place, with other labels."""
         if v in labels:
-            if len(found) == MOST_USES:
-                raise Refusal(f"expected labels to enter in at most {MOST_USES} places; found more")
             found.append((v.type(), v))
             return found[-1][0]
         if v not in apart:

@@ -160,12 +160,17 @@ class Reader:
 
     def _nearly(self, component: Component) -> list[str]:
         """Say what keeps another kind from claiming what kinds that are asked last serve."""
-        if told := [own.advice for own in component.evidence if own.advice]:
-            return told
         refused, found = {rv for _, rv in self.passed}, []
+        advice = {n: why for own in component.evidence for n, why in own.advice.items()}
+        # What draws clusterings together is told of already.
+        tied = {rv.name for own, rv in self.passed if own.ties(self.context, rv)}
+        for why in dict.fromkeys(advice.values()):
+            slower = [repr(n) for n, own in advice.items() if own == why and n not in tied]
+            found += [f"{', '.join(slower)}: {why}"] if slower else []
         for own, values in self.claimed.items():
             for rv in values:
-                if own.last and rv not in refused and rv not in self.model.potentials:
+                unasked = own.last and rv not in refused and rv.name not in advice
+                if unasked and rv not in self.model.potentials:
                     others = (k.why_not(self.context, rv) for k in self.kinds if not k.last)
                     found += [why for why in others if why][:1]
         return found

@@ -97,6 +97,44 @@ def test_what_would_be_faster_is_told_of_edges_alone():
     assert "edges" not in read(declared(states)).notes.get("z", "")
 
 
+def coarse_network():
+    z = labels()
+    pm.Bernoulli("x", pm.Beta("b", 1.0, 1.0, shape=(T, T))[z[:, None], z], observed=EDGES)
+    pmm.coarsen("c", "x", 0.5)
+
+
+def no_conjugate_prior():
+    z = labels()
+    pm.Bernoulli("x", pm.Uniform("b", 0.0, 0.5, shape=(T, T))[z[:, None], z], observed=EDGES)
+
+
+def beside_noises():
+    logit()
+    z = pm.modelcontext(None)["z"]
+    pm.Normal("own", block("mu", T)[z], pm.HalfNormal("s", shape=T)[z], observed=VALUES[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        (coarse_network, "'c' depends on 'b' too, which could then not be integrated out"),
+        (
+            no_conjugate_prior,
+            "'b', a parameter of 'x', is a Uniform; expected a Beta, the bernoulli family's "
+            "conjugate prior",
+        ),
+        (
+            beside_noises,
+            "'x': expected edges all of whose parameters are entries, which two labels choose, of "
+            "matrices with conjugate priors; the noise of 'own' depends on 's', 'z'; expected it "
+            "to be known, or one Gamma precision for each cluster",
+        ),
+    ],
+)
+def test_what_would_be_faster_is_told_of_each_variable(way, told):
+    assert read(declared(way)).notes["z"] == told
+
+
 def test_whose_labels_entries_depend_on():
     found = evidence(declared(logit))
     one, two = np.divmod(np.arange(N * N), N)
@@ -237,7 +275,7 @@ def test_large_tables_are_refused(monkeypatch):
 def test_labels_that_enter_in_many_places_are_refused(monkeypatch):
     monkeypatch.setattr(label_tables, "MOST_USES", 1)
     (why,) = read(declared(logit)).refusals.values()
-    assert why == "expected labels to enter in at most 1 places; found more"
+    assert why == "'x': expected labels of 'z' to enter in at most 1 places; found 2"
 
 
 def test_draws_of_another_density_are_refused():
