@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import plain
-from pm_match.columns.conjugate import NormalPrior
+from pm_match.columns.conjugate import NormalGammaPrior, NormalPrior
 from pm_match.columns.entries import Entries, entries, joined
 from pm_match.columns.parts import Cells, Columns, RowLayout
 from pm_match.columns.state import ColumnsState
@@ -31,6 +31,9 @@ from pm_match.tables.domains import as_new_columns
 
 # Over draws of rates and probabilities near zero, these may have no mean.
 _WITHOUT_MEAN = ("Exponential", "Geometric", "NegativeBinomial")
+# And so may normal ones, over draws of precisions whose prior has no larger shape: they are t, with
+# a degree or less.
+_LARGEST_WITHOUT_MEAN = 0.5
 
 
 class ColumnsPredictor(Predictor):
@@ -41,6 +44,7 @@ class ColumnsPredictor(Predictor):
 
     def __init__(self, model: Model, columns: Columns, state: ColumnsState):
         self.columns, self._state = columns, state
+        self._least_shape = np.inf  # of precisions' priors, at all draws
 
     def observed(self, place: Place) -> list[str]:
         """Names of the observed variables of an assignment's objects."""
@@ -60,6 +64,9 @@ class ColumnsPredictor(Predictor):
     def load(self, point: Mapping[str, NDArray], labels: Sequence[NDArray]) -> None:
         """Remember the draw that the state is at."""
         self._point, self._labels = point, labels[self.columns.clustering]
+        if isinstance(self.columns.prior, NormalGammaPrior):
+            shapes = self.columns.hyper(point)[:, 2]
+            self._least_shape = min(self._least_shape, shapes.min())
 
     def log_predictive(self, place: Place, seen: NewTables) -> NDArray[np.float64]:
         """Log predictive of the values, the parameters integrated out.
@@ -123,8 +130,30 @@ class ColumnsPredictor(Predictor):
                 continue
             if np.isnan(values).any():
                 by_object = seen is not None or cells.layout is not None
-                found.append(_holes(cells, values, by_object))
+                found.append(self._holes(cells, values, by_object))
         return found
+
+    def _holes(self, cells: Cells, values: NDArray, by_object: bool) -> Holes:
+        family = cells.family
+
+        def law(parameters: NDArray) -> Law | CategoryLaw:
+            if family.categories:
+                return CategoryLaw(parameters)
+            *natural, known = np.moveaxis(parameters, -1, 0)
+            if family.rows:
+                # Each of a row of counts by itself is binomial.
+                return Law(scipy.stats.binom, known, *natural)
+            if isinstance(family.prior, NormalPrior):
+                with np.errstate(divide="ignore"):
+                    sd = [*natural, known][1] ** -0.5
+                if family.name == "LogNormal":
+                    return LogNormalLaw(natural[0], sd)
+                return NormalLaw(natural[0], sd, self._least_shape <= _LARGEST_WITHOUT_MEAN)
+            own = family.law([np.maximum(own, LEAST) for own in natural], known)
+            return Law(*own, median=family.name in _WITHOUT_MEAN)
+
+        said = CATEGORIES if family.categories else NUMBERS
+        return Holes(cells.name, cells.name, values, law, said, by_object)
 
     def of_missing(self, rng, place, holes, wanted):
         """Draw the parameters of missing values from their conditional given the labels."""
@@ -172,27 +201,6 @@ def _parameters(natural: Sequence[NDArray], known: NDArray) -> NDArray[np.float6
     if natural[0].ndim > known.ndim:
         return natural[0]
     return np.stack(np.broadcast_arrays(*natural, known), axis=-1)
-
-
-def _holes(cells: Cells, values: NDArray, by_object: bool) -> Holes:
-    family = cells.family
-
-    def law(parameters: NDArray) -> Law | CategoryLaw:
-        if family.categories:
-            return CategoryLaw(parameters)
-        *natural, known = np.moveaxis(parameters, -1, 0)
-        if family.rows:
-            # Each of a row of counts by itself is binomial.
-            return Law(scipy.stats.binom, known, *natural)
-        if isinstance(family.prior, NormalPrior):
-            with np.errstate(divide="ignore"):
-                sd = [*natural, known][1] ** -0.5
-            return (LogNormalLaw if family.name == "LogNormal" else NormalLaw)(natural[0], sd)
-        own = family.law([np.maximum(own, LEAST) for own in natural], known)
-        return Law(*own, median=family.name in _WITHOUT_MEAN)
-
-    said = CATEGORIES if family.categories else NUMBERS
-    return Holes(cells.name, cells.name, values, law, said, by_object)
 
 
 def _read(model: Model, place: Place, columns: Columns, cells: Cells, table: Any):

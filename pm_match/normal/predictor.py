@@ -221,4 +221,5 @@ class NormalsPredictor(Predictor):
 def _t_law(parameters: NDArray) -> Law:
     from scipy.stats import t
 
-    return Law(t, *np.moveaxis(parameters, -1, 0))
+    degrees = parameters[..., 0]
+    return Law(t, *np.moveaxis(parameters, -1, 0), median=bool((degrees <= 1.0).any()))

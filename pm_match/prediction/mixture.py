@@ -71,9 +71,9 @@ class Law:
 class NormalLaw(Law):
     """Normal distributions, faster than SciPy's, with places and scales up to infinity."""
 
-    def __init__(self, mean: NDArray, sd: NDArray):
+    def __init__(self, mean: NDArray, sd: NDArray, median: bool = False):
         self._mean, self._sd = np.clip(mean, -_HUGE, _HUGE), np.minimum(sd, _HUGE)
-        super().__init__(scipy.stats.norm, self._mean, self._sd)
+        super().__init__(scipy.stats.norm, self._mean, self._sd, median=median)
 
     @classmethod
     def of(cls, parameters: NDArray) -> NormalLaw:

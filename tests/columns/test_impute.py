@@ -262,3 +262,21 @@ def test_what_there_is_to_predict_is_named():
     whole = declared("poisson")
     with pytest.raises(ValueError, match="that are integrated out; found none"):
         imputed(whole, [testing.random_point(whole, np.random.default_rng(0))])
+
+
+@pytest.mark.parametrize("new", [None, {"z": np.full((1, 2), np.nan)}])
+def test_normal_columns_without_a_mean_get_medians(new):
+    """In a cluster of which nothing else is seen, a value is t, with twice the shape."""
+    with pm.Model() as model:
+        tau = pm.Gamma("tau", 0.5, 1.0, shape=(2, 2))
+        mean = pm.Normal("mean", 0.7, tau=tau, shape=(2, 2))
+        z = pm.Categorical("z", np.full(2, 0.5), shape=3)
+        x = np.ma.masked_invalid([[0.1, 0.3], [0.3, 0.4], [np.nan, 0.2]])
+        observe("normal", "x", z, (mean, tau), x)
+    point = testing.random_point(model, np.random.default_rng(0), testing.collapsed_of(model))
+    labels = np.array([0, 0, 1]) if new is None else np.zeros(3, int)
+    found = imputed(model, [point | {"z": labels}] * N, new)["x"].values[-1, 0]
+    scale = np.sqrt((1.0 + 0.5 * 0.02 + (0.2 - 0.7) ** 2 / 3.0) * 4.0 / (1.5 * 3.0))
+    laws = [stats.t(1.0, 0.7, 2.0), stats.t(3.0, 1.1 / 3.0, scale)]
+    below = np.mean([law.cdf(found) for law in (laws if new else laws[:1])])
+    assert below == pytest.approx(0.5, abs=5.0 * np.sqrt(0.5 / N))

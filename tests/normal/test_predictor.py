@@ -1,6 +1,8 @@
 """New objects of normal clusters: their densities, and where they are assigned."""
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy.linalg import polar
 from scipy.special import multigammaln
@@ -11,6 +13,7 @@ from pm_match.prediction.new_objects import find_place, read_new_objects
 from pm_match.prediction.predictive import Predictive
 from pm_match.reading import read
 from pm_match.reading.probe import natural_function
+from tests.prediction.made_up import tree_of
 
 N_DRAWS = 400_000
 
@@ -183,6 +186,20 @@ def test_missing_values_of_new_objects_by_quadrature(row):
                 assert law.cdf(np.full(hidden.sum(), grid[at]))[0, place_of] == pytest.approx(
                     below, abs=5e-3
                 )
+
+
+def test_vectors_without_a_mean_get_medians():
+    """New ones of a cluster that has none are t, and of one degree where precisions have two."""
+    with pm.Model() as model:
+        precision = pm.Wishart("precision", nu=2, V=np.eye(2), shape=(2, 2, 2))
+        covariance = pt.linalg.inv(precision)
+        mean = pm.MvNormal("mean", [0.3, -0.2], cov=covariance / 0.5, shape=(2, 2))
+        z = pm.Categorical("z", np.full(2, 0.5), shape=5)
+        pm.MvNormal("x", mean[z], cov=covariance[z], observed=tables()["a"] + 9.0)
+    draws = tree_of(model, [model.initial_point(0) | {"z": np.zeros(5, int)}] * 3)
+    new = {"z": np.full((1, 2), np.nan)}
+    found = pmm.impute(draws, model, new, progressbar=False)["x"].values
+    assert np.isfinite(found).all()
 
 
 def test_missing_values_of_the_data_are_imputed_as_the_steps_draw_them():
