@@ -36,6 +36,7 @@ _SPELLED = (
     (r" \(where ids have names of their own, [^)]*\)", ""),
     (r"\bid=('[^']*')", r"--id \1"),
     (r"\(links=\)", "(--links)"),
+    (r"(\(days since one day for all tables): .*?\.dt\.days[^)]*\)", r"\1)"),
     (r"`columns`", "--columns"),
     # Of verdicts, and of the diagnosis.
     (r"\(find_matching\)", "(--chains)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class InputError(ValueError):
 def read_cells(file: Path) -> pd.DataFrame:
     """Read all cells as stripped text: the header is row 0 and the index counts rows from 1.
 
-    Commas are between them, or what a header without commas and another row have: semicolons, tabs
+    Commas are between them, or what the header and other rows have in their place: semicolons, tabs
     or bars.
     """
     if _OTHERS.fullmatch(_uncompressed(file).suffix.lower()):
@@ -36,12 +37,10 @@ def read_cells(file: Path) -> pd.DataFrame:
         )
     try:
         given = file if file.is_file() else file.read_bytes()  # a pipe is read once
-        # Of other marks, a header holds one cell, as it seems.
+        # Of other marks, a header holds one cell, as it seems; or more, if names have commas.
         header, *more = _all_cells(given, nrows=1, skipinitialspace=False).iloc[0].astype(str)
-        mark = next((own for own in ";\t|" if own in header and not more), ",")
-        cells = _all_cells(given, sep=mark, skipinitialspace=True)
-        if mark != "," and not cells.iloc[1:, 1:].fillna("").any(axis=None):
-            cells = _all_cells(given, skipinitialspace=True)
+        others = [own for own in ";\t|" if own in "".join([header, *more])]
+        cells = _by_mark(given, [",", *others] if more else [*others, ","])
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{file}: expected a header line; found an empty file") from error
     except UnicodeDecodeError as error:
@@ -62,6 +61,22 @@ def read_cells(file: Path) -> pd.DataFrame:
     cells = cells.fillna("").apply(lambda column: column.str.strip())
     # Commas at the end of all lines are no columns.
     return cells.loc[:, : np.flatnonzero((cells != "").any()).max(initial=0)]
+
+
+def _by_mark(given: Path | bytes, marks: Sequence[str]) -> pd.DataFrame:
+    """Read what is between marks, the first ones of which rows below the header have any."""
+    failed = None
+    for mark in marks:
+        try:
+            cells = _all_cells(given, sep=mark, skipinitialspace=True)
+        except pd.errors.ParserError as error:
+            failed = failed or error
+        else:
+            if cells.iloc[1:, 1:].fillna("").any(axis=None):
+                return cells
+    if failed is not None:
+        raise failed
+    return _all_cells(given, skipinitialspace=True)
 
 
 def _all_cells(given: Path | bytes, **how: Any) -> pd.DataFrame:

@@ -100,7 +100,7 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool, chain: int | None) -> It
         yield (
             f"The chains disagree: {int((groups == groups[chain]).sum())} of {n} found the "
             f"matching reported here, that of chain {chain}, which has the highest log joint. "
-            f"{others}. A few links can tell."
+            f"{others}. Links, or more of them, can tell."
         )
         return
     if n == 1:

@@ -275,7 +275,8 @@ BAD_FILES = {
     "constant": ("u,v\n1,2\n1,2\n", "can be used; found none ('u': one value only (1); 'v': on"),
     "dates": (
         "u,v\n1,2024-01-01\n3,2024-02-01\n",
-        "found dates as text ('2024-01-01'). Make a number",
+        "found dates as text ('2024-01-01'). Make a number of it (days since one day for all "
+        "tables) or a category",
     ),
     "infinite": ("u,v\n1,2\n3,inf\n", "1 infinite value, the first (inf) in row 2, column 'v'"),
     "only a header": ("u,v\n", "found 0 objects"),
@@ -305,6 +306,17 @@ def test_other_marks_than_commas_separate_cells(tmp_path, mark, header):
     expected = read_table_file(write(tmp_path / "b.csv", text))
     assert expected.index.tolist() == ["a b", "c"]
     pd.testing.assert_frame_equal(table, expected)
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_names_of_columns_may_have_commas_where_other_marks_separate_cells(tmp_path, mark):
+    text = "name;size, cm;weight\np;1;2\nq;3;4\n".replace(";", mark)
+    table = read_table_file(write(tmp_path / "a.csv", text))
+    assert table.columns.tolist() == ["size, cm", "weight"]
+    assert table["weight"].tolist() == [2, 4]
+    text = f"name,size{mark} cm\np,1\nq,3\n"
+    table = read_table_file(write(tmp_path / "b.csv", text))
+    assert table.columns.tolist() == [f"size{mark} cm"]
 
 
 def test_pipes_are_read_once():

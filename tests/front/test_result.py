@@ -108,7 +108,7 @@ def test_of_chains_of_two_minds_clusters_are_not_averaged_but_probabilities_are(
     found = "The chains disagree: {} of 3 found the matching reported here, that of chain {}, which"
     assert result.verdict()[1] == found.format(1, 0) + (
         " has the highest log joint. Probabilities are averages over all chains: where their "
-        "matchings differ, little is sure. A few links can tell."
+        "matchings differ, little is sure. Links, or more of them, can tell."
     )
     assert found.format(1, 0) in result.report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert result.probability("a", "b 2").sel(a_object=0, b_2_object=3) == pytest.approx(1 / 3)
@@ -127,7 +127,7 @@ def test_the_best_chain_may_be_told_of_alone():
     assert result.verdict()[1] == (
         "The chains disagree: 1 of 3 found the matching reported here, that of chain 0, which has "
         "the highest log joint. Its probabilities leave out the other matchings, which may be "
-        "right too. A few links can tell."
+        "right too. Links, or more of them, can tell."
     )
     assert result.probability("a", "b 2").sel(a_object=0, b_2_object=3) == 1
 
