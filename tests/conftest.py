@@ -25,6 +25,7 @@ for _name, _value in _INTERPRETED.items():
 _FORK = ahead._fork
 ahead._fork = lambda jobs: None
 # Nor does one run chains or searches unless it is asked to by `cores`: it would load all anew.
+_N_PROCESSORS = runs._n_processors
 runs._n_processors = lambda: 1
 
 # Graphs are many small objects.
@@ -56,6 +57,12 @@ def as_users_have_it(request):
 def compiled_ahead(monkeypatch):
     """Let another process compile ahead, as it does for users."""
     monkeypatch.setattr(ahead, "_fork", _FORK)
+
+
+@pytest.fixture
+def n_processors():
+    """Give what counts the processors for users."""
+    return _N_PROCESSORS
 
 
 @pytest.fixture

@@ -68,6 +68,16 @@ def slow_first(seconds):
     return os.getpid()
 
 
+def test_processors_are_those_that_the_process_may_use(n_processors, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda own: {0, 3, 5}, raising=False)
+    assert n_processors() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert n_processors() == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert n_processors() == 1
+
+
 def test_what_is_compiled_on_first_use_is_so_here(monkeypatch):
     cold = [True, False]
     monkeypatch.setattr(module, "was_cold", lambda: cold.pop(0))
