@@ -132,7 +132,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
                 for row, m in zip(raw, mask, strict=True)
             ]
         )
-        _renumber(changed, draws, numbers)
+        _renumber(changed, draws, numbers, sample_dims)
         _permute(changed, own, numbers, symmetric, sample_dims)
         if rotate and has_latent_space(posterior) and set(own) & set(posterior[LATENT].dims):
             occupied = np.zeros(numbers.shape, dtype=bool)
@@ -281,10 +281,15 @@ def _n_labels(posterior, own, raw, mask, target, title) -> int:
     return n_labels
 
 
-def _renumber(changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64]) -> None:
+def _renumber(
+    changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64], sample_dims
+) -> None:
     """Renumber assignments; numbers that are no cluster's, of irrelevant objects, stay."""
-    for name, variable, labels in zip(draws.names, draws.variables, draws.labels, strict=True):
-        values = np.array(labels)
+    # Those that are not known of some are in a variable of their own, too.
+    parts = [name for name in (f"{own}{MISSING}" for own in draws.names) if name in changed]
+    own = [changed[name].transpose(*sample_dims, ...) for name in parts]
+    for name, variable in zip([*draws.names, *parts], [*draws.variables, *own], strict=True):
+        values = np.array(variable).reshape(len(numbers), -1)
         for row, number in zip(values, numbers, strict=True):
             inside = (row >= 0) & (row < len(number))
             row[inside] = number[row[inside]]

@@ -199,6 +199,18 @@ def network(seed=0, kind="object"):
     ), density
 
 
+def test_labels_that_are_not_known_are_renumbered_with_all():
+    posterior, _ = network()
+    name = "cluster_x_object_unobserved"
+    drawn = posterior["cluster_x_object"][..., 2:].rename(o="unknown").transpose("unknown", ...)
+    aligned = pmm.relabel(
+        posterior.assign({name: drawn}), {"cluster_x_object": np.array([0, 0, 0, 1, 1, 2])}
+    )
+    assert aligned[name].dims == drawn.dims
+    expected = np.broadcast_to([0, 1, 1, 2], (1, 20, 4))
+    np.testing.assert_array_equal(aligned[name].transpose(..., "unknown"), expected)
+
+
 def test_densities_are_permuted_along_both_axes():
     posterior, density = network()
     aligned = pmm.relabel(posterior, {"cluster_x_object": np.array([0, 0, 0, 1, 1, 2])})
