@@ -24,7 +24,7 @@ from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
-from pytensor.scalar.basic import AND, Cast, add, mul, neg
+from pytensor.scalar.basic import AND, Cast, add, mul, neg, sub
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
@@ -256,16 +256,20 @@ class LabelDensities:
 
 
 def _unsummed(graph: RV) -> RV:
-    """Return what a log density is the sum of, entry by entry, or a multiple of the sum."""
+    """Return what a log density is the sum of, entry by entry: of a sum, several, or multiples."""
     node = graph.owner
     if node is None or graph.ndim:
         return graph
     if isinstance(node.op, CAReduce):
         return _unsummed(node.inputs[0]) if node.op.scalar_op == add else graph
-    if getattr(node.op, "scalar_op", None) not in (mul, neg):
+    scalar = getattr(node.op, "scalar_op", None)
+    if scalar not in (add, sub, mul, neg):
         return graph
     entries = [_unsummed(v) for v in node.inputs]
     sums = sum(own is not v for own, v in zip(entries, node.inputs, strict=True))
+    if sums and scalar in (add, sub):
+        first, *others = [pt.flatten(own) for own in entries]
+        return pt.concatenate([first, *(others if scalar == add else map(pt.neg, others))])
     return node.op(*entries) if sums == 1 else graph
 
 

@@ -55,6 +55,7 @@ REFUSED = {
     "long": "expected a whole row for each of 6 objects; found values of shape",
     "missing": "found values of shape .10,., of which some are missing",
     "potential": "found 'x', which is not known of new objects",
+    "outliers": "found 'x', which is not known of new objects",
     "masked": "found 'x', which is not known of new objects",
 }
 SERVED = [family for family in FAMILIES if family not in REFUSED]

@@ -42,6 +42,7 @@ READ = {
     "transposed": ({"mu": 1}, {"mu"}, True),
     "nonlinear map": ({"z": 0}, {"z"}, True),
     "potential": ({"mu": 0}, {"mu"}, True),
+    "outliers": ({"mu": 0, "sigma": 0}, {"mu", "sigma"}, False),
     "missing": ({"mu": 0, "sigma": 0}, {"mu", "sigma"}, True),
     "hierarchy": ({"scale": 0, "mu": 0}, {"scale", "mu"}, True),
 }
