@@ -21,7 +21,7 @@ from pm_match.reading.joint_labels import as_declared, entangled, together
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
-from pm_match.reading.own_weights import WEIGHTS_OF, vectors, with_equal_weights
+from pm_match.reading.own_weights import WEIGHTS_OF, no_labels, vectors, with_equal_weights
 from pm_match.reading.parts import Joint, Structure, UnservedModelError
 from pm_match.reading.probe import without_c
 from pm_match.reading.recognise import Reader
@@ -77,6 +77,8 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
     if not binary and structure.empty and not structure.refusals:
         return structure, first.model, False
     found, seen = _with_own_weights(first, structure)
+    if found.empty and not found.refusals:
+        found = replace(found, refusals=no_labels(first.context))
     # Evidence about combinations of labels is of no kind that integrates anything out.
     tables = any(kind.last for kind in first.kinds)
     refused = found.refusals.keys() if tables else set()
@@ -180,7 +182,7 @@ def _with_own_weights(first: Reader, structure: Structure) -> tuple[Structure, M
             refused = {
                 name: why
                 for name, why in found.refusals.items()
-                if name in {*names} - same and WEIGHTS_OF not in why
+                if name in {*names} - same and (nothing or WEIGHTS_OF not in why)
             }
         else:
             break

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -95,10 +96,7 @@ def clustering_candidate(
     for assignment in assignments:
         labels = context.shapes[assignment.name]
         if len(labels) != 1:
-            raise Refusal(
-                f"{assignment.name!r} has shape {labels}; expected one vector of labels: "
-                + ("flatten it" if labels else "declare those of all objects in one variable")
-            )
+            raise Refusal(no_vector(assignment.name, labels))
         if labels[0] == 0:
             raise Refusal(f"{assignment.name!r} has no objects; expected one at least")
     if len(weights_from) > 1:
@@ -167,6 +165,19 @@ def clustering_candidate(
             lambda i: _titled(context.model, sizes, i),
         ),
         {rv: joint[rv.name] for rv in assignments if joint and rv.name in joint},
+    )
+
+
+def no_vector(name: str, shape: tuple[int, ...]) -> str:
+    """Say how labels of some other shape are declared as a vector."""
+    if not shape:
+        return (
+            "expected a vector of labels, one for each object; found a single label: declare those "
+            "of all objects in one variable (shape=)"
+        )
+    return (
+        f"{name!r} has shape {shape}; expected one vector of labels: declare {prod(shape)} with "
+        f"shape=, and use {name}.reshape({shape}) where it is used now"
     )
 
 

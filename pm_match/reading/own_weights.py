@@ -18,7 +18,8 @@ import pytensor.tensor as pt
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
-from pm_match.reading.ancestry import RV, parameters
+from pm_match.reading.ancestry import RV, a_kind, parameters
+from pm_match.reading.clusterings import no_vector
 from pm_match.reading.context import Context
 from pm_match.reading.with_assignments import with_assignments
 
@@ -71,3 +72,19 @@ def vectors(model: Model, names: Collection[str] | None = None) -> list[str]:
         and not context.is_missing(rv)
         and any(context.is_seen(child) for child in context.ancestry.children(rv))
     ]
+
+
+def no_labels(context: Context) -> dict[str, str]:
+    """Say why the whole numbers of a model without assignments are none, by their names."""
+    found = {}
+    for rv in context.model.free_RVs:
+        shape = context.shapes[rv.name]
+        if rv.dtype.startswith("float") or context.is_missing(rv):
+            continue
+        if not isinstance(rv.owner.op, BernoulliRV):
+            found[rv.name] = f"it is {a_kind(rv)}; expected pm.Categorical or pm.Bernoulli labels"
+        elif len(shape) != 1:
+            found[rv.name] = no_vector(rv.name, shape)
+        else:
+            found[rv.name] = "expected labels that data depend on; found none that do"
+    return found

@@ -1,6 +1,6 @@
 """What is read from a model: its clusterings, what they are seen by, and what is refused."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from pm_match.reading.evidence import Evidence, Point
 
 E = TypeVar("E", bound=Evidence)
+# Names that a message lists.
+_MOST_NAMED = 6
 
 
 class UnservedModelError(ValueError):
@@ -430,4 +432,10 @@ def _grouped(reasons: dict[str, str]) -> str:
     grouped: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         grouped.setdefault(reason, []).append(name)
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in grouped.items())
+    return "; ".join(f"{_some(names)}: {why}" for why, names in grouped.items())
+
+
+def _some(names: Sequence[str]) -> str:
+    """List names, of many the first few."""
+    left = len(names) - _MOST_NAMED
+    return ", ".join(names if left < 2 else [*names[:_MOST_NAMED], f"{left} more"])

@@ -31,6 +31,15 @@ def cluster_and_part(n=N, name=""):
     return cluster, pm.Categorical(f"part{name}", p=within[cluster])
 
 
+def alive():
+    """Zeros and ones that depend on those before them, and are seen at all times but the first."""
+    survival = pm.Beta("survival", 2.0, 1.0)
+    label = 1
+    for t in range(3):
+        label = pm.Bernoulli(f"alive_{t}", 0.1 + 0.8 * survival * label, shape=N)
+        pm.Bernoulli(f"seen_{t}", 0.1 + 0.6 * label, observed=t < COUNTS)
+
+
 def parts_of_clusters():
     cluster, part = cluster_and_part()
     mean = pm.Normal("mean", 0.0, 2.0, shape=(T, S))
@@ -132,6 +141,7 @@ SERVED = [
     shared_parts,
     seen_on_both_levels,
     three,
+    alive,
     regression_above,
     constant,
     over_rows_of_weights,

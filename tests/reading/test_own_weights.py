@@ -282,6 +282,49 @@ def test_zeros_and_ones_that_are_no_labels():
     assert "n_occupied" in data.sample_stats
 
 
+def one_by_one():
+    for name in ("one", "two"):
+        label = pm.Categorical(name, p=np.ones(T) / T)
+        pm.Poisson(f"x_{name}", pt.constant(RATES)[label], observed=3)
+
+
+def table():
+    label = pm.Bernoulli("label", 0.4, shape=(2, 3))
+    pm.Normal("x", label.sum(axis=1), 1.0, observed=[1.0, 2.0])
+
+
+def one_in_a_row():
+    label = pm.Multinomial("label", n=1, p=np.ones(T) / T, shape=(N, T))
+    pm.Poisson("x", label @ RATES, observed=COUNTS)
+
+
+def unseen():
+    pm.Bernoulli("label", 0.4, shape=3)
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (one_by_one, "model: one, two: expected a vector of labels, .*; found a single label"),
+        (table, r"label: 'label' has shape \(2, 3\); .*: declare 6 .* use label.reshape\(\(2, 3\)"),
+        (one_in_a_row, "label: it is a Multinomial; expected pm.Categorical or pm.Bernoulli"),
+        (unseen, "label: expected labels that data depend on; found none"),
+    ],
+)
+def test_what_is_no_vector_of_labels(write, message):
+    with pytest.raises(UnservedModelError, match=message):
+        pmm.steps(declared(write))
+
+
+def test_of_many_refused_variables_a_few_are_named():
+    def many():
+        for number in range(9):
+            pm.Poisson(f"x_{number}", 1.0 + pm.Categorical(f"z_{number}", [0.5, 0.5]), observed=1)
+
+    with pytest.raises(UnservedModelError, match="model: z_0, z_1, z_2, z_3, z_4, z_5, 3 more: ex"):
+        pmm.steps(declared(many))
+
+
 def test_what_keeps_weights_from_being_integrated_out_is_said():
     assert "'slope'" in read(declared(regression)).notes["cluster"]
     assert "weights" not in read(declared(beta)).notes["cluster"]
