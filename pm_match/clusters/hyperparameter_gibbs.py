@@ -96,7 +96,7 @@ class HyperparameterGibbs(PartitionStep):
         self._collapsed = Collapsed.of(model, component)
         self._names = [model.values_to_rvs[value].name for value in self.vars]
         self._value_names = {name: model.rvs_to_values[model[name]].name for name in self._names}
-        self._log_prior = {name: log_density_function(model, name, True) for name in self._names}
+        self._log_prior = {name: log_density_function(model, name) for name in self._names}
         ancestry = Ancestry(model)
         children = {name: ancestry.children(model[name]) for name in self._names}
         self._conditions = {name: Conditions(model, own) for name, own in children.items()}

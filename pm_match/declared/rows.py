@@ -17,10 +17,10 @@ from pm_match.reading.label_tables import (
     has_default_transform,
     prior_draws,
     value_densities,
-    value_density,
     values_entering,
 )
 from pm_match.reading.owners import binary_digits, close
+from pm_match.reading.probe import value_density
 
 # From a point to what every label says of it (T, ...).
 Response = Callable[[dict[str, NDArray]], NDArray]

@@ -12,7 +12,8 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import EvidenceState, Point
 from pm_match.declared.parts import Sampled
 from pm_match.reading import as_read
-from pm_match.reading.label_tables import LabelDensities, value_density
+from pm_match.reading.label_tables import LabelDensities
+from pm_match.reading.probe import value_density
 
 
 class SampledAccess:

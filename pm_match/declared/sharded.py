@@ -24,10 +24,10 @@ from pm_match.reading.ancestry import RV, names
 from pm_match.reading.context import Context
 from pm_match.reading.entering import Marks
 from pm_match.reading.evidence import Point
-from pm_match.reading.label_tables import value_density
 from pm_match.reading.own_weights import WEIGHTS_OF
 from pm_match.reading.owners import close
 from pm_match.reading.parts import Component, UnservedModelError
+from pm_match.reading.probe import value_density
 from pm_match.sharded.evidence import Ask, Chunk, Scorer, ShardedEvidence, Sums, Wrong, first
 
 

@@ -16,9 +16,10 @@ from pm_match.declared.rows import Redraw
 from pm_match.declared.sampled import SampledAccess, SampledState
 from pm_match.declared.term import LabelTable
 from pm_match.reading.context import Context
-from pm_match.reading.label_tables import Entries, value_density
+from pm_match.reading.label_tables import Entries
 from pm_match.reading.owners import OTHER_STEPS, Owned, close, each_label
 from pm_match.reading.parts import UnservedModelError
+from pm_match.reading.probe import value_density
 
 
 class LikelihoodAccess(SampledAccess):

@@ -129,12 +129,10 @@ class FeatureGibbs(PartitionStep):
         for p in self._parameters:
             rv = model[p.name]
             if p.update == "slice":
-                self._log_prior[p.name] = [log_density_function(model, p.name, True)]
+                self._log_prior[p.name] = [log_density_function(model, p.name)]
             if p.update == "prior":
                 below = [v.name for v in ancestry.children(rv) if v in free]
-                self._log_prior[p.name] = [
-                    log_density_function(model, n, True) for n in (p.name, *below)
-                ]
+                self._log_prior[p.name] = [log_density_function(model, n) for n in (p.name, *below)]
             if p.update == "wishart":
                 self._forward[p.name] = wishart_functions(model, rv)
         self._isometric = {name for own in features.sliced for name in own.names}

@@ -16,8 +16,7 @@ from pm_match.features.emission import (
 from pm_match.features.parts import FeatureDomain, Features, Parameter, Setting
 from pm_match.numerics.masked import MaskedTable
 from pm_match.reading import read
-from pm_match.reading.priors import log_densities_function
-from pm_match.reading.probe import natural_function
+from pm_match.reading.probe import natural_function, value_density
 
 
 class FeaturesPoints(Writer):
@@ -33,7 +32,7 @@ class FeaturesPoints(Writer):
         self._where = [clustering.slices[domain.assignment] for domain in domains]
         self.features = features
         proper = [p.name for p in features.parameters if p.update != "flat"]
-        self.log_parameters = log_densities_function(model, proper)
+        self.log_parameters = value_density(model, [model[name] for name in proper], jacobian=False)
         self._precision = (
             natural_function(model, [features.precision]) if features.precision else None
         )

@@ -635,7 +635,7 @@ def _log_normal_number(context: Context, parameter: Parameter) -> LogNormalNumbe
     value = context.start[context.key(rv)]
     if parameter.update != "slice" or value.shape or context.ancestry.parents[rv]:
         return None
-    density = log_density_function(context.model, parameter.name, True)
+    density = log_density_function(context.model, parameter.name)
     at = np.array([-1.0, 0.0, 1.0, -2.3, 3.1, -0.4])
     found = np.array([density({context.key(rv): np.asarray(x)}) for x in at])
     if not np.isfinite(found).all():

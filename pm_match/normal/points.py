@@ -6,8 +6,7 @@ from pymc.model.core import Model
 
 from pm_match.clusters.points import Writer
 from pm_match.normal.parts import Alignment, Map, Normals
-from pm_match.reading.priors import log_densities_function
-from pm_match.reading.probe import natural_function
+from pm_match.reading.probe import natural_function, value_density
 
 
 class NormalsPoints(Writer):
@@ -18,7 +17,7 @@ class NormalsPoints(Writer):
         self.normals = normals
         self.natural = natural_function(model, normals.names)
         proper = [name for name in normals.drawn if name not in normals.orientations]
-        self.log_parameters = log_densities_function(model, proper)
+        self.log_parameters = value_density(model, [model[name] for name in proper], jacobian=False)
 
     def write_parameters(
         self, point: dict[str, NDArray], mean: NDArray, precision: NDArray

@@ -30,7 +30,14 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.entering import Marks, entering
-from pm_match.reading.probe import PLAIN, density_graphs, function, point_function, stand_in
+from pm_match.reading.probe import (
+    PLAIN,
+    compiled,
+    density_graphs,
+    function,
+    point_function,
+    stand_in,
+)
 
 # From a point, and rows of labels for every assignment (B, N), and then of what is varied beside
 # (B, ...), to log densities (B, E).
@@ -409,19 +416,13 @@ def lacks_transform(model: Model, rv: RV) -> bool:
     return transform is None and _default_transform(rv.owner.op, rv) is not None
 
 
-def value_density(model: Model, variables: Sequence[RV]) -> Callable[[Any], float]:
-    """Compile the joint log density of variables and potentials, on the scale that is sampled."""
-    read = _at_values(model, [density_graphs(model, variables)])
-    return lambda point: float(read(point)[0])
-
-
 def value_densities(model: Model, variables: Sequence[RV]) -> Callable[[Any], list[NDArray]]:
     """Compile the log densities of variables, entry by entry, on the scale that is sampled.
 
     They are -inf where a condition on parameters does not hold.
     """
     graphs = density_graphs(model, variables, sum=False)
-    return _at_values(model, [_by_entry(graph, True) for graph in graphs])
+    return compiled(model, [_by_entry(graph, True) for graph in graphs])[0]
 
 
 def values_entering(
@@ -456,24 +457,10 @@ def value_gradient(
     """Compile the joint log density of factors, and its gradient in the values of variables."""
     graph = density_graphs(model, factors)
     slopes: Any = pt.grad(graph, [model.rvs_to_values[rv] for rv in variables])
-    read = _at_values(model, [graph, *slopes])
+    read, _ = compiled(model, [graph, *slopes])
 
     def gradient(point) -> tuple[float, list[NDArray]]:
         found, *own = read(point)
         return float(found), own
 
     return gradient
-
-
-def _at_values(model: Model, graphs: Sequence[RV]) -> Callable[[Any], list[NDArray]]:
-    """Compile graphs of value variables."""
-    values = set(model.value_vars)
-    inputs: list[RV] = [v for v in explicit_graph_inputs(graphs) if v in values]
-    call = function(inputs, graphs)
-    names = [(str(v.name), v.dtype) for v in inputs]
-
-    def read(point) -> list[NDArray]:
-        with np.errstate(all="ignore"):
-            return call(*[np.asarray(point[n], d) for n, d in names])
-
-    return read

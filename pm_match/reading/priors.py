@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.distributions.multivariate import WishartRV
 from pymc.logprob.transforms import LogOddsTransform, LogTransform
 from pymc.logprob.utils import CheckParameterValue
 from pymc.model.core import Model
@@ -23,11 +22,11 @@ from pytensor.tensor.random.basic import (
     LogNormalRV,
     NormalRV,
 )
-from scipy.special import gammaln, multigammaln
+from scipy.special import gammaln
 
 from pm_match.reading.ancestry import RV, parameters
 from pm_match.reading.label_tables import parts
-from pm_match.reading.probe import compiled, density_graphs, point_function
+from pm_match.reading.probe import point_function, value_density
 
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -65,22 +64,8 @@ _ON_LOG_SCALE: dict[type, Callable] = {
 }
 
 
-def _wishart(x, degrees, scale_factor):
-    n = len(x)
-    sign, log_det = np.linalg.slogdet(x)
-    whitened = np.linalg.solve(scale_factor, x)
-    trace = np.trace(np.linalg.solve(scale_factor, whitened.T))
-    total = 0.5 * ((degrees - n - 1.0) * log_det - trace - degrees * n * np.log(2.0))
-    total -= degrees * np.log(np.diagonal(scale_factor)).sum() + multigammaln(0.5 * degrees, n)
-    return float(total) if sign > 0.0 else -np.inf
-
-
-def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[Any], float]:
-    """Make the log density of a variable at a point.
-
-    `jacobian`: whether it is the density on the scale that is sampled, rather than the variable's
-    own. Return a function of a point of value variables.
-    """
+def log_density_function(model: Model, name: str) -> Callable[[Any], float]:
+    """Make the log density of a variable at a point, on the scale that is sampled."""
     rv = model[name]
     transform, key = model.rvs_to_transforms[rv], model.rvs_to_values[rv].name
     kind = type(rv.owner.op)
@@ -88,14 +73,9 @@ def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[A
         formula = _normal
     elif type(transform) is LogTransform and kind in _ON_LOG_SCALE:
         formula = _ON_LOG_SCALE[kind]
-    elif kind is WishartRV and not jacobian:
-        at = point_function(model, [rv, *parameters(rv)])
-        return lambda point: _wishart(*at(point))
     else:
-        function, _ = compiled(model, [density_graphs(model, [rv], jacobian)])
-        return lambda point: float(function(point)[0])
+        return value_density(model, [rv])
     read = point_function(model, parameters(rv))
-    add = jacobian and transform is not None
 
     def log_density(point) -> float:
         # Numbers rather than arrays without axes, of which NumPy takes several times as long.
@@ -104,7 +84,7 @@ def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[A
             found, fine = formula(x, *given)
         if not fine.all():
             return -np.inf
-        if add:
+        if transform is not None:
             found = found + x
         elif found.shape != x.shape:
             # A density of many entries may have fewer parameters.
@@ -112,12 +92,6 @@ def log_density_function(model: Model, name: str, jacobian: bool) -> Callable[[A
         return float(found.sum())
 
     return log_density
-
-
-def log_densities_function(model: Model, names: Sequence[str]) -> Callable[[Any], float]:
-    """Make the joint log density of variables, each on its own scale, at a point."""
-    functions = [log_density_function(model, name, jacobian=False) for name in names]
-    return lambda point: sum(function(point) for function in functions)
 
 
 # Of positive numbers, such results are positive.

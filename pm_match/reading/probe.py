@@ -392,6 +392,17 @@ def density_graphs(
     return pt.add(*[graph.sum() for graph in found]) if sum else found
 
 
+def value_density(
+    model: Model, variables: Sequence[RV], jacobian: bool = True
+) -> Callable[[Any], float]:
+    """Compile the declared log density of variables and potentials together, at a point.
+
+    `jacobian`: whether it is the density on the scale that is sampled.
+    """
+    read, _ = compiled(model, [density_graphs(model, variables, jacobian)])
+    return lambda point: float(read(point)[0])
+
+
 def random_density(model: Model, variable: RV) -> bool:
     """Whether the log density of a variable may differ from one evaluation to the next."""
     try:

@@ -430,7 +430,7 @@ def test_priors_of_hyperparameters_are_the_declared_ones(parameters):
         value = model.rvs_to_values[model[name]].name
         output = model.logp(vars=[model[name]])
         declared = pytensor.function(model.value_vars, output, mode=PLAIN, on_unused_input="ignore")
-        log_density = log_density_function(model, name, True)
+        log_density = log_density_function(model, name)
         for x in (-3.0, 0.2, 1.1):
             at = dict(point) | {value: np.array(x)}
             assert log_density(at) == pytest.approx(float(declared(*at.values())), rel=1e-12)

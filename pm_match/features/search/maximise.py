@@ -230,7 +230,7 @@ class Maximiser:
             elif p.update == "prior" or start[key].size > _MOST_BY_DIFFERENCES:
                 self.left.append(p.name)
             else:
-                self._others.append((key, log_density_function(model, p.name, True)))
+                self._others.append((key, log_density_function(model, p.name)))
 
     def __call__(self, point: Point, most: int) -> tuple[dict[str, NDArray], float]:
         """Climb from a point.
