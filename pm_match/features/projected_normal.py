@@ -57,9 +57,8 @@ from pm_match.features.emission import Emission
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import (
     factorise,
-    factorise_within,
     invert,
-    solve_lower_within,
+    solve_lower,
     solve_upper,
     solve_upper_within,
 )
@@ -189,14 +188,14 @@ def _factorise(term, matrix):
     """Factorise a matrix (K, K) into `lower`; return its log determinant."""
     if term.part.shape[1] == matrix.shape[0]:
         return factorise(matrix, term.lower)
-    return factorise_within(matrix, term.lower, term.first)
+    return factorise(matrix, term.lower, term.first)
 
 
 @part
 def _refresh(term, slot):
     """Bring q_j, log |C_j| and b' up to date after the slot's statistics changed."""
     term.log_det[slot] = -_factorise(term, term.precision[slot])
-    quadratic = solve_lower_within(term.lower, term.first, term.linear[slot], term.solution)
+    quadratic = solve_lower(term.lower, term.linear[slot], term.solution, term.first)
     term.rate[0] -= 0.5 * (quadratic - term.quadratic[slot])
     term.quadratic[slot] = quadratic
     term.version[slot] += 1
@@ -280,7 +279,7 @@ def _joined(term, slot, pattern, sign):
 @part
 def _coefficients(term, slot, pattern, out):
     """Write C, 2 C m and m' C m for the matrix factorised in `lower` as coefficients of h."""
-    constant = solve_lower_within(term.lower, term.first, term.linear[slot], term.vector)
+    constant = solve_lower(term.lower, term.linear[slot], term.vector, term.first)
     own, n_own = term.part[pattern], term.n_part[pattern]
     lower, scratch, inverse = term.own[0], term.own[1], term.own[2]
     for k in range(lower.shape[0]):
@@ -333,7 +332,7 @@ def _moved(term, unit, slot, sign):
         term.vector[k] = term.linear[slot, k]
     for k in range(term.n_part[pattern]):
         term.vector[term.part[pattern, k]] += sign * term.projected[unit, k]
-    return solve_lower_within(term.lower, term.first, term.vector, term.solution)
+    return solve_lower(term.lower, term.vector, term.solution, term.first)
 
 
 @part
@@ -524,7 +523,7 @@ def _joined_groups(term, group, slot):
             for i in range(k + 1):
                 term.matrix[k, i] += term.group_precision[group, k, i]
     log_det = _factorise(term, term.matrix)
-    return log_det, solve_lower_within(term.lower, term.first, term.vector, term.solution)
+    return log_det, solve_lower(term.lower, term.vector, term.solution, term.first)
 
 
 @implements(protocol.tabulate, ProjectedNormal)
@@ -562,8 +561,8 @@ def draw_latent(rng, precision, linear, first, slot_of, shape, rate, lower, vect
     scale = alpha**-0.5
     for label in range(slot_of.shape[0]):
         slot = slot_of[label]
-        factorise_within(precision[slot], lower, first)
-        solve_lower_within(lower, first, linear[slot], vector)
+        factorise(precision[slot], lower, first)
+        solve_lower(lower, linear[slot], vector, first)
         for k in range(vector.shape[0]):
             vector[k] += scale * rng.standard_normal()
         solve_upper_within(lower, first, vector, out[label])

@@ -15,18 +15,20 @@ def dot(a, b):
 
 
 @part
-def factorise(matrix, lower):
+def factorise(matrix, lower, first=None):
     """Cholesky-factorise `matrix` (K, K) into `lower`; only lower triangles are read and written.
 
-    Return the log determinant of `matrix`.
+    `first` (K,): where rows of the matrix begin, zeros before that being neither read nor written:
+    the factor's rows begin there, too. Default: all begin with the first column. Return the log
+    determinant of `matrix`.
     """
     n = matrix.shape[0]
     product = 1.0
     log_det = 0.0
     for i in range(n):
-        for j in range(i + 1):
+        for j in range(0 if first is None else first[i], i + 1):
             total = matrix[i, j]
-            for k in range(j):
+            for k in range(0 if first is None else max(first[i], first[j]), j):
                 total -= lower[i, k] * lower[j, k]
             if i == j:
                 root = sqrt(total)
@@ -42,12 +44,15 @@ def factorise(matrix, lower):
 
 
 @part
-def solve_lower(lower, vector, out):
-    """Solve ``lower @ out = vector`` by forward substitution; return the squared norm of `out`."""
+def solve_lower(lower, vector, out, first=None):
+    """Solve ``lower @ out = vector`` by forward substitution; return the squared norm of `out`.
+
+    `first`: as of `factorise`.
+    """
     norm = 0.0
     for i in range(lower.shape[0]):
         total = vector[i]
-        for k in range(i):
+        for k in range(0 if first is None else first[i], i):
             total -= lower[i, k] * out[k]
         out[i] = total / lower[i, i]
         norm += out[i] * out[i]
@@ -84,51 +89,9 @@ def invert(lower, scratch, inverse):
             inverse[j, i] = total
 
 
-# -- matrices of which rows begin with zeros: their factors' rows begin with as many --------------
-
-
-@part
-def factorise_within(matrix, lower, first):
-    """Factorise `matrix` likewise, whose row i is zero before column ``first[i]``.
-
-    Of `lower`, neither is what is left of these columns written, nor is it read by the following.
-    """
-    product = 1.0
-    log_det = 0.0
-    for i in range(matrix.shape[0]):
-        begin = first[i]
-        for j in range(begin, i + 1):
-            total = matrix[i, j]
-            for k in range(max(begin, first[j]), j):
-                total -= lower[i, k] * lower[j, k]
-            if i == j:
-                root = sqrt(total)
-                lower[i, i] = root
-                product *= root
-                if product > 1e100 or product < 1e-100:
-                    log_det += log(product)
-                    product = 1.0
-            else:
-                lower[i, j] = total / lower[j, j]
-    return 2.0 * (log_det + log(product))
-
-
-@part
-def solve_lower_within(lower, first, vector, out):
-    """Solve ``lower @ out = vector`` likewise; return the squared norm of `out`."""
-    norm = 0.0
-    for i in range(lower.shape[0]):
-        total = vector[i]
-        for k in range(first[i], i):
-            total -= lower[i, k] * out[k]
-        out[i] = total / lower[i, i]
-        norm += out[i] * out[i]
-    return norm
-
-
 @part
 def solve_upper_within(lower, first, vector, out):
-    """Solve ``lower.T @ out = vector`` likewise; `vector` is left as scratch."""
+    """Solve ``lower.T @ out = vector``, rows beginning at `first`; `vector` is left as scratch."""
     for i in range(lower.shape[0] - 1, -1, -1):
         out[i] = vector[i] / lower[i, i]
         for k in range(first[i], i):
