@@ -7,14 +7,12 @@ change their label, exchange labels, join, or become irrelevant as one. Those wh
 stay where they are.
 """
 
-from math import log
-
 import numpy as np
 
-from pm_match.clusters.relevance import log_flags
+from pm_match.clusters.relevance import flag_weight, log_flags
 from pm_match.clusters.sweep import reassign, score_unit
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.stick_breaking import log_prior, predictive
+from pm_match.numerics.stick_breaking import log_predictive, log_prior
 
 
 @part
@@ -34,62 +32,16 @@ def shift(a, b, partition, terms, unit, label):
 
 
 @part
-def weigh_labels(a, b, partition, unit, out):
-    """Fill `out` (T,) with the log prior of a unit in every label, up to a constant."""
-    size, old, counts = partition.size[unit], partition.label[unit], partition.counts
-    if size == 1:
-        predictive(a, b, counts, old, size, out)
-        for label in range(out.shape[0]):
-            out[label] = log(out[label])
-        return
-    if old >= 0:
-        counts[old] -= size
-    for label in range(out.shape[0]):
-        counts[label] += size
-        out[label] = log_prior(a, b, counts)
-        counts[label] -= size
-    if old >= 0:
-        counts[old] += size
-
-
-@part
-def weigh_none(a, b, partition, unit):
-    """Log prior of a unit in no cluster, on the scale of `weigh_labels`."""
-    size, relevance = partition.size[unit], partition.relevance
-    counts = relevance.counts[relevance.group[unit]]
-    old = int(partition.label[unit] >= 0)
-    counts[old] -= size
-    counts[0] += size
-    none = log_flags(relevance)
-    counts[0] -= size
-    counts[1] += size
-    some = log_flags(relevance)
-    counts[1] -= size
-    counts[old] += size
-    if size == 1:
-        # Those of single objects are relative to their probabilities' sum of one.
-        return none - some
-    kept = partition.counts
-    label = partition.label[unit]
-    if label >= 0:
-        kept[label] -= size
-    found = log_prior(a, b, kept)
-    if label >= 0:
-        kept[label] += size
-    return found + none - some
-
-
-@part
 def best_label(a, b, partition, terms, unit):
     """Find a unit's best label, -1 for none, and what the log joint would gain by."""
     score_unit(partition, terms, unit, partition.scores)
     scores, own = partition.scores, partition.slot[unit]
+    old, n_slots, size = partition.label[unit], partition.n_slots[0], partition.size[unit]
     weights = partition.prior_by_label
-    weigh_labels(a, b, partition, unit, weights)
-    old, n_slots = partition.label[unit], partition.n_slots[0]
+    log_predictive(a, b, partition.counts, old, size, weights)
     none = -np.inf
     if partition.relevance.group[unit] >= 0:
-        none = scores[n_slots] + weigh_none(a, b, partition, unit)
+        none = scores[n_slots] + flag_weight(partition.relevance, unit, old >= 0, size)
     here = none if old < 0 else scores[own] + weights[old]
     best, top = old, here
     for label in range(weights.shape[0]):

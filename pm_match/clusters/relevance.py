@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.kernels import entry, part
+from pm_match.numerics.log_gamma import log_rising
 from pm_match.numerics.numba_internals import record
 
 
@@ -38,18 +39,20 @@ def new_relevance(group: NDArray[np.int64]) -> Relevance:
 
 
 @part
-def flag_weight(relevance, unit, relevant):
-    """Log odds of being irrelevant, given the flags of the others (`relevant` is its own).
+def flag_weight(relevance, unit, relevant, size):
+    """Log odds of `size` objects being irrelevant, given the flags of the others.
 
-    For a unit of a single object: linked ones cannot be irrelevant.
+    `relevant`: whether they are relevant now.
     """
     group = relevance.group[unit]
     prior = relevance.prior[group]
     e, f, learned = prior[0], prior[1], prior[2]
-    own = int(relevant)
+    own = size * int(relevant)
     with_others = e + learned * (relevance.counts[group, 1] - own)
-    without = f + learned * (relevance.counts[group, 0] - (1 - own))
-    return log(without / with_others)
+    without = f + learned * (relevance.counts[group, 0] - (size - own))
+    if size == 1 or learned == 0.0:
+        return size * log(without / with_others)
+    return log_rising(without, size) - log_rising(with_others, size)
 
 
 @entry

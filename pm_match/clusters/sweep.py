@@ -337,7 +337,7 @@ def sweep(rng, a, b, partition, terms):
         here = own if old >= 0 else n_slots
         n_candidates = n_slots
         if relevance.group[unit] >= 0:
-            scores[n_slots] += flag_weight(relevance, unit, old >= 0)
+            scores[n_slots] += flag_weight(relevance, unit, old >= 0, size)
             prior[n_slots] = 1.0
             n_candidates = n_slots + 1
         slot = draw_slot(

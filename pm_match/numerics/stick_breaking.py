@@ -44,12 +44,10 @@ def predictive(a, b, counts, label, size, out):
     common factor.
     """
     n_labels = counts.shape[0]
-    after = 0
-    for j in range(n_labels):
-        after += counts[j]
-    if label >= 0:
-        after -= size
     if size <= _SMALL_GROUP:
+        after = -size if label >= 0 else 0
+        for j in range(n_labels):
+            after += counts[j]
         left = 1.0
         for j in range(n_labels - 1):
             here = counts[j] - size if j == label else counts[j]
@@ -64,19 +62,31 @@ def predictive(a, b, counts, label, size, out):
             left *= rest
         out[n_labels - 1] = left
         return
-    left = 0.0
+    log_predictive(a, b, counts, label, size, out)
     top = -np.inf
+    for j in range(n_labels):
+        top = max(top, out[j])
+    for j in range(n_labels):
+        out[j] = exp(out[j] - top)
+
+
+@part
+def log_predictive(a, b, counts, label, size, out):
+    """Log of what `predictive` gives, for any number of objects."""
+    n_labels = counts.shape[0]
+    after = 0
+    for j in range(n_labels):
+        after += counts[j]
+    if label >= 0:
+        after -= size
+    left = 0.0
     for j in range(n_labels - 1):
         here = counts[j] - size if j == label else counts[j]
         after -= here
         total = log_rising(a[j] + b[j] + here + after, size)
         out[j] = left + log_rising(a[j] + here, size) - total
         left += log_rising(b[j] + after, size) - total
-        top = max(top, out[j])
     out[n_labels - 1] = left
-    top = max(top, left)
-    for j in range(n_labels):
-        out[j] = exp(out[j] - top)
 
 
 @part
