@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from scipy.special import xlogy
+from scipy.special import log_softmax, logit, xlogy
 
 from pm_match.checks import warn
 from pm_match.numerics.log_gamma import draw_log_gamma
@@ -22,7 +22,7 @@ _MARGIN = 18.0
 # itself PyMC's density of a Beta variable is not a number.
 _LEAST_LOG_ODDS, _MOST_LOG_ODDS = -700.0, 36.0
 # Beyond these, the log of the other probability has fewer than seven digits.
-_MOST_EXACT_LOG_ODDS = 20.0
+MOST_EXACT_LOG_ODDS = 20.0
 
 
 class Writer:
@@ -118,13 +118,17 @@ class Writer:
         self.write(point, {name: value})
 
     def read_log_odds(self, point: Mapping[str, NDArray], name: str) -> NDArray:
-        """Read probabilities as log odds: of what is next to 1, the digits that tell are kept.
-
-        They are NaN where PyMC's density of a probability does not keep them.
-        """
+        """Read probabilities as log odds: of what is next to 1, the digits that tell are kept."""
         value = self.read(point, name)
-        odds = value if self.transformed[name] else np.log(value) - np.log1p(-value)
-        return np.where(odds > _MOST_EXACT_LOG_ODDS, np.nan, odds)
+        return value if self.transformed[name] else logit(value)
+
+    def read_log_simplex(self, point: Mapping[str, NDArray], name: str) -> NDArray:
+        """Read the logs of probabilities (..., T)."""
+        value = self.read(point, name)
+        if not self.transformed[name]:
+            return np.log(value)
+        logs = np.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1)
+        return log_softmax(logs, axis=-1)
 
     def read_log(self, point: Mapping[str, NDArray], name: str) -> NDArray:
         """Read the log of a positive variable."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.clusters.conjugate import DIRICHLET, GAMMA
 from pm_match.columns.families import Statistics
-from pm_match.columns.term import DIRICHLET, GAMMA, ColumnsTerm
+from pm_match.columns.term import ColumnsTerm
 from pm_match.numerics.zeros import zeros
 
 # Gains are kept of positions with at most so many levels, and of so many numbers in all.

@@ -14,7 +14,8 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlog1py, xlogy
 
-from pm_match.columns.conjugate import (
+from pm_match.clusters.conjugate import (
+    GAMMA,
     BetaPrior,
     Conjugate,
     DirichletPrior,
@@ -22,7 +23,6 @@ from pm_match.columns.conjugate import (
     NormalGammaPrior,
     NormalPrior,
 )
-from pm_match.columns.term import GAMMA
 from pm_match.prediction.mixture import draw_categories
 
 Array = NDArray[np.float64]

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.columns.conjugate import Conjugate
+from pm_match.clusters.conjugate import DIRICHLET, Conjugate
 from pm_match.columns.families import Family, Statistics
-from pm_match.columns.term import DIRICHLET
 from pm_match.reading.evidence import Evidence, Point
 
 

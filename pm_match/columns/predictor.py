@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import plain
-from pm_match.columns.conjugate import NormalGammaPrior, NormalPrior
+from pm_match.clusters.conjugate import NormalGammaPrior, NormalPrior
 from pm_match.columns.entries import Entries, entries, joined
 from pm_match.columns.parts import Cells, Columns, RowLayout
 from pm_match.columns.state import ColumnsState

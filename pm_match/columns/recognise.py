@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from pymc.distributions.distribution import PartialObservedRV
 from pytensor.tensor.random.basic import CategoricalRV
 
+from pm_match.clusters.conjugate import NORMAL
 from pm_match.columns.families import FAMILIES, Family
 from pm_match.columns.parts import Cells, Columns, Missing, RowLayout
-from pm_match.columns.term import NORMAL
 from pm_match.reading import laws
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, mean, names, parameters, scale
 from pm_match.reading.clusterings import ClusteringCandidate

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
-from pm_match.columns.conjugate import Conjugate
+from pm_match.clusters.conjugate import DIRICHLET, Conjugate
 from pm_match.columns.families import FAMILIES
 from pm_match.columns.parts import Columns
 from pm_match.columns.state import ColumnsPoints
-from pm_match.columns.term import DIRICHLET
 from pm_match.numerics.sums import add_up
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component, UnservedModelError
@@ -134,8 +133,8 @@ class ShardedColumns(ShardedEvidence):
         columns = self.columns
         shape: tuple[int, ...] = (columns.truncation, columns.n_columns)
         shape += (columns.n_categories,) if columns.prior.vector else ()
-        natural = [np.asarray(value).reshape(shape) for value in self._points.natural(point)]
-        loadings = columns.prior.loadings(natural)
+        drawn = columns.prior.read(self._points, point, columns.parameters)
+        loadings = columns.prior.loadings([x.reshape(shape) for x in drawn])
         return dict.fromkeys(self.scorers, loadings)
 
     def _held(self, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
@@ -160,10 +159,8 @@ class ShardedColumns(ShardedEvidence):
         self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
     ) -> dict[str, NDArray[np.float64]]:
         """Draw parameters of some clusters."""
-        prior = self.columns.prior
-        return dict.fromkeys(
-            self.scorers, prior.loadings(prior.natural(self._drawn(rng, point, sums)))
-        )
+        loadings = self.columns.prior.loadings(self._drawn(rng, point, sums))
+        return dict.fromkeys(self.scorers, loadings)
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
         """Log normalisers of posterior and prior, by the plain formula."""

@@ -6,15 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.clusters.conjugate import DIRICHLET, GAMMA, NORMAL
 from pm_match.clusters.evidence import EvidenceState, Point, Site
 from pm_match.clusters.points import Writer
 from pm_match.clusters.sweep import capacity
-from pm_match.columns.conjugate import BetaPrior
 from pm_match.columns.entries import Entries, entries, joined, new_term, positions, single_weights
 from pm_match.columns.parts import Cells, Columns, Missing
-from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, rebuild
+from pm_match.columns.term import rebuild
 from pm_match.numerics.ahead import Job, job
-from pm_match.reading.probe import natural_function
 
 
 class ColumnsPoints(Writer):
@@ -22,7 +21,6 @@ class ColumnsPoints(Writer):
 
     def __init__(self, model: Model, columns: Columns):
         super().__init__(model, columns.names)
-        self.natural = natural_function(model, columns.parameters)
 
     def write_missing(self, point: dict[str, NDArray], missing: Missing, values: NDArray) -> None:
         """Write missing values (C,) or (C, K) into a new point."""
@@ -199,13 +197,11 @@ class ColumnsState(EvidenceState):
         labels = self.site.labels(columns.clustering)
         categories = [columns.n_categories] if columns.prior.vector else []
         shape = (columns.truncation, columns.n_columns, *categories)
-        natural = [value.reshape(shape) for value in self.points.natural(point)]
-        given = natural
-        if isinstance(columns.prior, BetaPrior):
-            name = columns.parameters[0]
-            given = [self.points.read_log_odds(point, name).reshape(shape)]
+        drawn = columns.prior.read(self.points, point, columns.parameters)
+        drawn = [x.reshape(shape) for x in drawn]
+        natural = columns.prior.natural(drawn)
         posterior = columns.prior.posterior(columns.hyper(point), self.held())
-        total = columns.prior.log_density(posterior, given)
+        total = columns.prior.log_density(posterior, drawn)
         for cells in columns.cells:
             if cells.missing:
                 x = self.points.read_missing(point, cells.missing)

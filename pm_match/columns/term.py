@@ -35,12 +35,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters import protocol
+from pm_match.clusters.conjugate import DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA
 from pm_match.clusters.protocol import implements
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.log_gamma import log_rising
 from pm_match.numerics.logs import log_of_one_and
-
-DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA = 0, 1, 2, 3
 
 # A log_rising of log gamma by a whole number up to this is the log of a product.
 _FACTORS = 8.0

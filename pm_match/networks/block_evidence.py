@@ -17,12 +17,12 @@ from pm_match.networks.families import (
     NEGATIVE_BINOMIAL,
     NORMAL,
     POISSON,
+    PRIORS,
     TABLE,
-    draw_parameters,
     fill_tables,
     log_block,
     log_constants,
-    log_parameters,
+    posterior,
 )
 from pm_match.networks.one_mode import OneMode
 from pm_match.networks.parts import NetworkCells, Prior, Relation
@@ -43,6 +43,7 @@ class BlockEvidence:
         if flagged is None:
             flagged = [np.zeros(len(units.size), np.bool_) for units in board.units]
         self.family, self.networks = FAMILIES[own.family], list(own.networks.values())
+        self.prior = PRIORS[self.family]
         self.partitions, self.board = list(own.axes), board
         self.one_mode, self.symmetric = own.one_mode, own.symmetric
         self.self_loops = own.self_loops
@@ -115,7 +116,7 @@ class BlockEvidence:
         return prior[0] - self.origin if self.family == NORMAL else prior[0], *prior[1:]
 
     def _moved_back(self, drawn):
-        return (drawn[0] + self.origin, *drawn[1:]) if self.family == NORMAL else drawn
+        return [drawn[0] + self.origin, *drawn[1:]] if self.family == NORMAL else drawn
 
     def _n_cells(self, network: NetworkCells) -> float:
         """All cells of a network, or the sum of their exposures."""
@@ -321,17 +322,15 @@ class BlockEvidence:
 
     def draw(
         self, rng: np.random.Generator, slot_of: Sequence[NDArray[np.int64]]
-    ) -> tuple[NDArray[np.float64], ...]:
-        """Draw the densities given the present state (see `families.draw_parameters`)."""
-        return self._moved_back(
-            draw_parameters(rng, self.family, self.relation.prior[0], *self.by_label(slot_of))
-        )
+    ) -> list[NDArray[np.float64]]:
+        """Draw the densities given the present state (see `clusters.conjugate`)."""
+        given = posterior(self.family, self.relation.prior[0], *self.by_label(slot_of))
+        return self._moved_back(self.prior.draw(rng, given))
 
-    def draw_noise(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], ...]:
+    def draw_noise(self, rng: np.random.Generator) -> list[NDArray[np.float64]]:
         """Draw the noise's parameters given the present state."""
-        return self._moved_back(
-            draw_parameters(rng, self.family, self.relation.prior[1], *self.relation.noise)
-        )
+        given = posterior(self.family, self.relation.prior[1], *self.relation.noise)
+        return self._moved_back([x[0] for x in self.prior.draw(rng, given)])
 
     def log_conditional(
         self,
@@ -341,14 +340,14 @@ class BlockEvidence:
     ) -> float:
         """Log density of densities and noise given the present state.
 
-        They are given as `families.draw_parameters` draws them; none if they are not drawn.
+        They are given as they are drawn; none if they are not drawn.
         """
         cases = (density, self.by_label(slot_of)), (noise, self.relation.noise)
         total = 0.0
         for prior, (drawn, (s, c, q)) in zip(self.relation.prior, cases, strict=True):
             if drawn:
                 moved = drawn[0] - self.origin, *drawn[1:]
-                total += log_parameters(self.family, prior, s, c, q, moved)
+                total += self.prior.log_density(posterior(self.family, prior, s, c, q), moved)
         return total
 
     def log_marginal(

@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, expit, gammaln, log_expit, xlog1py, xlogy
+from scipy.special import betaln, gammaln, xlog1py, xlogy
 
-from pm_match.networks.data import PROBABILITIES
+from pm_match.clusters.conjugate import BetaPrior, Conjugate, GammaPrior, NormalGammaPrior
 from pm_match.numerics.kernels import entry, part
-from pm_match.numerics.log_gamma import draw_log_gamma, log_rising
-from pm_match.reading.densities import log_beta, log_gamma, log_normal
+from pm_match.numerics.log_gamma import log_rising
+from pm_match.reading.densities import log_normal
 
 BERNOULLI, POISSON, NORMAL, NEGATIVE_BINOMIAL = 0, 1, 2, 3
 FAMILIES = {
@@ -43,6 +43,12 @@ FAMILIES = {
     "poisson": POISSON,
     "negative-binomial": NEGATIVE_BINOMIAL,
     "normal": NORMAL,
+}
+PRIORS: dict[int, Conjugate] = {
+    BERNOULLI: BetaPrior(),
+    POISSON: GammaPrior(),
+    NEGATIVE_BINOMIAL: BetaPrior(),
+    NORMAL: NormalGammaPrior(),
 }
 
 # Log gammas of prior + i are looked up for i below this; beyond, Stirling's series needs few terms.
@@ -181,24 +187,12 @@ def log_block(
     """Log marginal of one block, by the plain formula: slow and obvious (see the module)."""
     if prior[1] == np.inf:
         return _log_known(family, prior, total, cells, squares)
-    if family == BERNOULLI:
-        c, d = prior[:2]
-        return _log_beta(c + total, d + cells - total) - _log_beta(c, d)
-    if family == POISSON:
-        c, d = prior[:2]
-        return c * log(d) - lgamma(c) + lgamma(c + total) - (c + total) * log(d + cells)
-    if family == NEGATIVE_BINOMIAL:
-        c, d = prior[:2]
-        return _log_beta(c + cells, d + total) - _log_beta(c, d)
-    m, kappa, a, b = prior
-    new_kappa, new_a = kappa + cells, a + cells / 2
-    new_b = b + (squares + kappa * m**2 - (kappa * m + total) ** 2 / new_kappa) / 2
-    return (
-        -cells / 2 * log(2 * pi)
-        + log(kappa / new_kappa) / 2
-        + (a * log(b) - lgamma(a))
-        - (new_a * log(new_b) - lgamma(new_a))
+    own, given = PRIORS[family], _hyper(family, prior)
+    more = _statistics(family, total, cells, squares)
+    found = own.log_normaliser(own.update(given, more)) - own.log_normaliser(
+        own.update(given, 0.0 * more)
     )
+    return float(found[0]) - (cells / 2 * _LOG_2PI if family == NORMAL else 0.0)
 
 
 def _log_known(
@@ -213,10 +207,6 @@ def _log_known(
     m, _, tau = prior[:3]
     deviations = squares - 2.0 * m * total + m**2 * cells
     return cells / 2 * log(tau / (2 * pi)) - tau / 2 * deviations
-
-
-def _log_beta(a: float, b: float) -> float:
-    return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
 def log_constants(
@@ -236,39 +226,34 @@ def log_constants(
     return found
 
 
-def densities(family: str, drawn: Sequence[Any]) -> list[NDArray[np.float64]]:
-    """Return the parameters of blocks themselves, of what `draw_parameters` gives."""
-    *others, last = drawn
-    return [*others, expit(last) if family in PROBABILITIES else np.exp(last)]
+def _hyper(family: int, prior: Any) -> NDArray[np.float64]:
+    """Give the prior of blocks as `clusters.conjugate` takes it: of one column."""
+    return np.array([prior[: 4 if family == NORMAL else 2]])
 
 
-def _conditional(family: int, prior: Any, totals: Any, cells: Any, squares: Any) -> tuple[Any, ...]:
-    """Give both parameters of a Beta or Gamma conditional, and mean and kappa of normal blocks."""
-    if family == BERNOULLI:
-        return prior[0] + totals, prior[1] + (cells - totals)
-    if family == POISSON:
-        return prior[0] + totals, prior[1] + cells
-    if family == NEGATIVE_BINOMIAL:
-        return prior[0] + cells, prior[1] + totals
-    m, kappa, a, b = prior
-    new_kappa = kappa + cells
-    linear = kappa * m + totals
-    rate = b + 0.5 * np.maximum(squares + kappa * m**2 - linear**2 / new_kappa, 0.0)
-    return a + 0.5 * cells, rate, linear / new_kappa, new_kappa
+def _statistics(family: int, totals: Any, cells: Any, squares: Any) -> NDArray[np.float64]:
+    """Give the sums of blocks as what adds up in the posterior (see `clusters.conjugate`)."""
+    parts = {
+        BERNOULLI: (totals, cells - totals),
+        POISSON: (totals, cells),
+        NEGATIVE_BINOMIAL: (cells, totals),
+        NORMAL: (cells, totals, 0.5 * cells, 0.5 * squares),
+    }[family]
+    return np.stack(parts, axis=-1)
 
 
-def log_parameters(
-    family: int, prior: Any, totals: Any, cells: Any, squares: Any, drawn: Sequence[NDArray]
-) -> float:
-    """Log density of what `draw_parameters` draws: of the parameters themselves, not their logs."""
-    last, (a, b, *normal) = drawn[-1], _conditional(family, prior, totals, cells, squares)
-    if family in (BERNOULLI, NEGATIVE_BINOMIAL):
-        return float(log_beta(log_expit(last), log_expit(-last), a, b).sum())
-    found = float(log_gamma(last, a, b).sum())
-    if normal:
-        mean, kappa = normal
-        found += float(log_normal(drawn[0], mean, kappa * np.exp(last)).sum())
-    return found
+def posterior(
+    family: int, prior: Any, totals: Any, cells: Any, squares: Any
+) -> NDArray[np.float64]:
+    """Parameters of the exact conditional of blocks (Iwata & Ishiguro, eq. 16-17).
+
+    `prior` (4,); `totals`, `cells`, `squares`: S, C and Q; zero for blocks without cells, which
+    have the prior. `PRIORS` draws by what is returned.
+    """
+    own = PRIORS[family]
+    return own.posterior(
+        _hyper(family, prior), own.held(_statistics(family, totals, cells, squares))
+    )
 
 
 def log_values(
@@ -284,24 +269,3 @@ def log_values(
     if family == "poisson":
         return found + xlogy(x, p) - exposed * p
     return found + xlogy(exposed, p) + xlog1py(x, -p)
-
-
-def draw_parameters(
-    rng: np.random.Generator, family: int, prior: Any, totals: Any, cells: Any, squares: Any
-) -> tuple[NDArray[np.float64], ...]:
-    """Draw the parameters of blocks from their exact conditional (Iwata & Ishiguro, eq. 16-17).
-
-    `prior` (4,); `totals`, `cells`, `squares`: S, C and Q; zero for blocks without cells, which
-    draw from the prior. Return Bernoulli and negative binomial: the log odds of the density.
-    Poisson: the log rate. Normal: the mean and the log precision. Logs, because the parameters
-    themselves may be too near 0 or 1 for a float.
-    """
-    a, b, *normal = _conditional(family, prior, totals, cells, squares)
-    if family in (BERNOULLI, NEGATIVE_BINOMIAL):
-        return (draw_log_gamma(rng, a) - draw_log_gamma(rng, b),)
-    log_last = draw_log_gamma(rng, a) - np.log(b)
-    if not normal:
-        return (log_last,)
-    mean, kappa = normal
-    deviation = rng.standard_normal(np.shape(totals)) * np.exp(-0.5 * log_last)
-    return mean + deviation / np.sqrt(kappa), log_last

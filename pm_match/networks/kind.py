@@ -5,10 +5,10 @@ from typing import Any
 
 from pymc.model.core import Model
 
+from pm_match.clusters.points import Writer
 from pm_match.networks import search
 from pm_match.networks.parts import Relation
 from pm_match.networks.plain import read_network
-from pm_match.networks.points import RelationPoints
 from pm_match.networks.predictor import RelationPredictor
 from pm_match.networks.recognise import RelationCandidate, relation_candidates, relevance_of
 from pm_match.networks.sharded import ShardedRelation
@@ -57,9 +57,9 @@ class Networks(Kind):
         """Group the networks by the densities that they share."""
         return relation_candidates(context, clusterings, _parts(context, values))
 
-    def access(self, evidence: Relation, model: Model) -> RelationPoints:
+    def access(self, evidence: Relation, model: Model) -> Writer:
         """Make what reads and writes its variables in points."""
-        return RelationPoints(model, evidence)
+        return Writer(model, evidence.names)
 
     def search(self, component: Component):
         """Cluster each network alone, and align them."""

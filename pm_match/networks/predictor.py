@@ -18,7 +18,6 @@ from pm_match.matching.memory import check_size
 from pm_match.networks.data import as_network
 from pm_match.networks.draws import cell_parameters
 from pm_match.networks.edges import NewCells, log_edges
-from pm_match.networks.families import densities
 from pm_match.networks.parts import NetworkCells, Relation
 from pm_match.networks.state import RelationState
 from pm_match.prediction.mixture import LEAST, NUMBERS, Law, NormalLaw
@@ -177,7 +176,7 @@ class RelationPredictor(Predictor):
         index = (self._index[holes.variable] if missing is None else missing.index)[wanted]
         exposure = (cells if missing is None else missing).exposure
         slot_of = [site.slot_of(axis) for axis in relation.axes]
-        drawn = densities(relation.family, evidence.draw(rng, slot_of))
+        drawn = evidence.prior.natural(evidence.draw(rng, slot_of))
         if noise := self._noise(rng):
             # The last is that of irrelevant objects, whose label is -1.
             drawn = [
@@ -199,7 +198,8 @@ class RelationPredictor(Predictor):
         """Draw the parameters of noise, or return them if they are known; none without noise."""
         prior = self.relation.prior(self._point)[1]
         if self.relation.noise:
-            return densities(self.relation.family, self._state.evidence.draw_noise(rng))
+            evidence = self._state.evidence
+            return evidence.prior.natural(evidence.draw_noise(rng))
         if prior is None:
             return []
         known = prior[::2] if self.relation.family == "normal" else prior[:1]

@@ -8,20 +8,14 @@ from numpy.typing import NDArray
 
 from pm_match.networks import BlockNetworkParts
 from pm_match.networks.data import PROBABILITIES, as_network, cell_numbers
+from pm_match.networks.families import FAMILIES, PRIORS
 from pm_match.networks.parts import MissingCells, NetworkCells, Relation
 from pm_match.reading.ancestry import RV, Refusal, a_kind, kind, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, common_prior
 from pm_match.reading.evidence import Point
-from pm_match.reading.laws import BETA, GAMMA, NORMAL, Law
-
-# What the parameters of each family are declared with.
-_DECLARED: dict[str, tuple[Law, ...]] = {
-    **dict.fromkeys(PROBABILITIES, (BETA,)),
-    "poisson": (GAMMA,),
-    "normal": (NORMAL, GAMMA),
-}
+from pm_match.reading.laws import Law
 
 
 def relevance_of(networks: Mapping[RV, BlockNetworkParts]) -> dict[RV, RV]:
@@ -202,7 +196,7 @@ def _check_relation(
         _check_known(networks, parts.family, values)
     free = [noise for noise, values in zip(noises, known, strict=True) if values is None]
     for declared in (parts.density, *free):
-        for rv, law in zip(declared, _DECLARED[parts.family], strict=True):
+        for rv, law in zip(declared, _laws(parts.family), strict=True):
             if rv not in context.model.basic_RVs or not law.has(rv):
                 own = rv in context.model.basic_RVs
                 raise Refusal(
@@ -216,6 +210,11 @@ def _check_relation(
         for rv in declared:
             others = [*networks, *missing, *(companions if rv is declared[-1] else ())]
             context.ancestry.only_children(rv, others)
+
+
+def _laws(family: str) -> list[Law]:
+    """Give the laws that the parameters of a family are declared with."""
+    return [own.law for own in PRIORS[FAMILIES[family]].parameters]
 
 
 def _what(context: Context, graph: RV) -> str:
@@ -323,7 +322,7 @@ def _check_no_link_across(clusterings, networks, home) -> None:
 
 def _prior_function(context: Context, family: str, declared: tuple[RV, ...], check: DensityCheck):
     """Parameters of the prior at a point (see `families`)."""
-    read = common_prior(context, declared, _DECLARED[family][0], check)
+    read = common_prior(context, declared, _laws(family)[0], check)
 
     def prior(point: Point) -> tuple[float, float, float, float]:
         a, b, c, d = [*map(float, read(point)), 1.0, 1.0][:4]

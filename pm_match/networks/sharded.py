@@ -19,16 +19,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.clusters.points import Writer
 from pm_match.networks.families import (
     BERNOULLI,
     FAMILIES,
     NORMAL,
     POISSON,
-    draw_parameters,
+    PRIORS,
     log_blocks,
+    posterior,
 )
 from pm_match.networks.parts import Relation
-from pm_match.networks.points import RelationPoints
 from pm_match.numerics.kernels import entry
 from pm_match.numerics.sums import add_up
 from pm_match.reading.evidence import Point
@@ -199,7 +200,7 @@ class ShardedRelation(ShardedEvidence):
         _check_served(relation)
         self.relation, self.family = relation, FAMILIES[relation.family]
         self.names = list(relation.density)
-        self._points = RelationPoints(model, relation)
+        self._points, self._conjugate = Writer(model, relation.names), PRIORS[self.family]
         clusterings = [component.clusterings[number] for number in relation.axes]
         # The assignments of both axes, by network.
         self._ends = {
@@ -262,17 +263,14 @@ class ShardedRelation(ShardedEvidence):
 
     # -- densities --------------------------------------------------------------------------------
 
-    def _read(self, point: Point) -> tuple[NDArray[np.float64], ...]:
-        """Read densities, as `families.draw_parameters` gives them."""
-        names, points = self.relation.density, self._points
-        *first, last = (np.asarray(points.read(point, name), np.float64) for name in names)
-        if not points.transformed[names[-1]]:
-            with np.errstate(divide="ignore"):
-                last = np.log(last) - (np.log1p(-last) if self.family == BERNOULLI else 0.0)
+    def _read(self, point: Point) -> list[NDArray[np.float64]]:
+        """Read densities, as they are drawn."""
+        with np.errstate(divide="ignore"):
+            *first, last = self._conjugate.read(self._points, point, self.relation.density)
         # What rounds to a density of 0 or 1 is not quite that (see `points.from_log_odds`).
-        return *first, np.clip(last, -_MOST_LOG, _MOST_LOG)
+        return [*first, np.clip(last, -_MOST_LOG, _MOST_LOG)]
 
-    def _coefficients(self, values: tuple[NDArray, ...]) -> list[NDArray[np.float64]]:
+    def _coefficients(self, values: list[NDArray]) -> list[NDArray[np.float64]]:
         """Return what a cell's log density has of its value, of itself, and of its square."""
         if self.family == NORMAL:
             mean, log_precision = values
@@ -319,15 +317,15 @@ class ShardedRelation(ShardedEvidence):
         blocks = self._blocks(sums)
         if self._axis_of[next(iter(sums))]:
             blocks = blocks.transpose(0, 2, 1)
-        drawn = draw_parameters(rng, self.family, self._prior(new), *blocks)
-        self._points.write_parameters(new, self.relation.density, drawn)
+        drawn = self._conjugate.draw(rng, posterior(self.family, self._prior(new), *blocks))
+        self._conjugate.write(self._points, new, self.relation.density, drawn)
 
     def proposed(
         self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]
     ) -> dict[str, tuple[NDArray, NDArray]]:
         """Draw the densities of some clusters."""
-        drawn = draw_parameters(rng, self.family, self._prior(point), *self._blocks(sums))
-        found = self._coefficients(drawn)
+        given = posterior(self.family, self._prior(point), *self._blocks(sums))
+        found = self._coefficients(self._conjugate.draw(rng, given))
         return {assignment: self._loadings(assignment, found) for assignment in sums}
 
     def log_marginals(self, point: Point, sums: Mapping[str, Sums]) -> NDArray[np.float64]:

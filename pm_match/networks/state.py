@@ -6,18 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.clusters.evidence import EvidenceState, Point, Site
+from pm_match.clusters.points import Writer
 from pm_match.networks.block_evidence import BlockEvidence
 from pm_match.networks.draws import cell_parameters, draw_values
-from pm_match.networks.families import densities, log_values
+from pm_match.networks.families import log_values
 from pm_match.networks.parts import Relation
-from pm_match.networks.points import RelationPoints
 from pm_match.numerics.ahead import Job
 
 
 class RelationState(EvidenceState):
     """The evidence of networks that share their densities, for the units of a site."""
 
-    def __init__(self, relation: Relation, site: Site, points: RelationPoints):
+    def __init__(self, relation: Relation, site: Site, points: Writer):
         self.relation, self.points, self.site = relation, points, site
         numbers = range(len(site.clusterings))
         flagged = [site.relevance_groups(number) >= 0 for number in numbers]
@@ -41,13 +41,14 @@ class RelationState(EvidenceState):
         relation = self.relation
         slot_of = [self.site.slot_of(axis) for axis in relation.axes]
         drawn = self.evidence.draw(rng, slot_of)
-        self.points.write_parameters(new, relation.density, drawn)
+        prior = self.evidence.prior
+        prior.write(self.points, new, relation.density, drawn)
         for name, own in relation.missing.items():
-            parameters = self._parameters(name, densities(relation.family, drawn))
+            parameters = self._parameters(name, prior.natural(drawn))
             values = draw_values(relation.family, rng, *parameters)
             self.points.write(new, {own.name: values.reshape(own.shape)})
         if relation.noise:
-            self.points.write_parameters(new, relation.noise, self.evidence.draw_noise(rng))
+            prior.write(self.points, new, relation.noise, self.evidence.draw_noise(rng))
 
     def _parameters(self, name: str, drawn: Sequence) -> list[NDArray[np.float64]]:
         """Return exposures (C,) of a network's missing cells, and what their blocks have."""
@@ -64,13 +65,12 @@ class RelationState(EvidenceState):
         """Log density of densities and noise, and of missing cells given these."""
         relation = self.relation
         slot_of = [self.site.slot_of(axis) for axis in relation.axes]
-        density, noise = (
-            self.points.read_parameters(point, names)
-            for names in (relation.density, relation.noise)
-        )
+        prior = self.evidence.prior
+        density = prior.read(self.points, point, relation.density)
+        noise = prior.read(self.points, point, relation.noise) if relation.noise else []
         total = self.evidence.log_conditional(density, noise, slot_of)
         for name, missing in relation.missing.items():
-            own = self._parameters(name, densities(relation.family, density))
+            own = self._parameters(name, prior.natural(density))
             x = self.points.read(point, missing.name).ravel()
             total += float(log_values(relation.family, x, *own).sum())
         return total

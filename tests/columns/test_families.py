@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_match.columns.conjugate import NormalPrior
+from pm_match.clusters.conjugate import NormalPrior
 from pm_match.columns.families import FAMILIES
 
 P = np.array([[0.2, 0.3, 0.5], [0.1, 0.8, 0.1], [0.6, 0.2, 0.2], [0.3, 0.3, 0.4]])

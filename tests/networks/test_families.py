@@ -121,7 +121,8 @@ def test_negative_binomial_blocks_are_integrals_over_their_probability():
 def test_drawn_parameters_have_their_exact_law(family):
     rng, prior, n = np.random.default_rng(1), PRIORS[family], 4000
     s, c, q = np.full(n, 7.0), np.full(n, 12.0), np.full(n, 9.0)
-    drawn = families.draw_parameters(rng, families.FAMILIES[family], prior, s, c, q)
+    number = families.FAMILIES[family]
+    drawn = families.PRIORS[number].draw(rng, families.posterior(number, prior, s, c, q))
     if family == "bernoulli":
         law = stats.beta(prior[0] + 7.0, prior[1] + 5.0)
         values = 1.0 / (1.0 + np.exp(-drawn[0]))

@@ -1,8 +1,10 @@
 """The four conjugate priors by plain formulas: log marginal likelihoods, densities and draws.
 
-What is here adds up sufficient statistics and nothing else, slowly: the tests hold the term
+What is here adds up sufficient statistics and nothing else, slowly: the tests hold the terms
 against it. *Hyper* is what the prior of every column is, (M, h), or (M, K) for Dirichlet priors;
-*statistics* (..., M, k) add up over cells.
+*statistics* (..., M, k) add up over cells. Parameters are *drawn*, read and written with what is
+positive as its log, probabilities as their logs, and those of a Beta prior as log odds: themselves,
+they may be too near 0 or 1 for a float.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, log_expit
 
-from pm_match.clusters.points import Writer, from_log_odds
-from pm_match.columns.term import DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA
+from pm_match.clusters.points import MOST_EXACT_LOG_ODDS, Writer, from_log_odds
 from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.reading import laws
 from pm_match.reading.densities import log_gamma, log_normal
+from pm_match.reading.evidence import Point
 
 Arrays = Sequence[NDArray[np.float64]]
-_LOG_2PI = np.log(2.0 * np.pi)
+# What terms call the priors.
+DIRICHLET, GAMMA, NORMAL, NORMAL_GAMMA = 0, 1, 2, 3
 
 
 def _mean(total: NDArray, weight: NDArray) -> NDArray[np.float64]:
@@ -58,7 +61,9 @@ class Parameter:
 
     law: laws.Law
     natural: Callable[[NDArray], NDArray]  # from what is drawn
-    write: Callable[[Writer, dict, str, NDArray], None]  # into a new point, what is drawn
+    # from a point, and into a new one, what is drawn
+    read: Callable[[Writer, Point, str], NDArray]
+    write: Callable[[Writer, dict, str, NDArray], None]
     # what its readers look at: values with nothing special about them, two to be told apart, and
     # tiny and huge ones
     random: Callable[[np.random.Generator, tuple[int, ...]], NDArray]
@@ -69,6 +74,7 @@ class Parameter:
 RATE = Parameter(
     laws.GAMMA,
     np.exp,
+    Writer.read_log,
     Writer.write_positive,
     lambda rng, shape: rng.gamma(3.0, 0.5, shape) + 0.1,
     _all(1.0, 2.0),
@@ -77,6 +83,7 @@ RATE = Parameter(
 PROBABILITY = Parameter(
     laws.BETA,
     lambda log_odds: from_log_odds(log_odds, False),
+    Writer.read_log_odds,
     Writer.write_probability,
     lambda rng, shape: rng.beta(2.0, 2.0, shape) * 0.9 + 0.05,
     _all(0.25, 0.5),
@@ -85,6 +92,7 @@ PROBABILITY = Parameter(
 PROBABILITIES = Parameter(
     laws.DIRICHLET,
     np.exp,
+    Writer.read_log_simplex,
     Writer.write_simplex,
     _random_simplex,
     _two_simplices,
@@ -93,6 +101,7 @@ PROBABILITIES = Parameter(
 MEAN = Parameter(
     laws.NORMAL,
     np.asarray,
+    Writer.read,
     _write,
     lambda rng, shape: rng.normal(0.3, 1.0, shape),
     _all(1.0, 2.0),
@@ -122,7 +131,7 @@ class Conjugate:
         """Log normaliser (..., M) of a prior with such natural parameters."""
         raise NotImplementedError
 
-    def loadings(self, parameters: Arrays) -> NDArray[np.float64]:
+    def loadings(self, drawn: Arrays) -> NDArray[np.float64]:
         """Return what statistics that add up are multiplied by in the data's log density."""
         raise NotImplementedError
 
@@ -140,17 +149,24 @@ class Conjugate:
         """Add what one more unit holds to what slots do, both as the term has it (..., k)."""
         return held + more
 
-    def log_density(self, posterior: NDArray, parameters: Arrays) -> float:
+    def log_density(self, posterior: NDArray, drawn: Arrays) -> float:
         """Log density of the parameters, each (T, M) or (T, M, K), by what `posterior` returns."""
         raise NotImplementedError
 
     def draw(self, rng: np.random.Generator, posterior: NDArray) -> list[NDArray[np.float64]]:
-        """Draw parameters: what is positive as its log, probabilities of Beta as log odds."""
+        """Draw parameters."""
         raise NotImplementedError
 
     def natural(self, drawn: Arrays) -> list[NDArray[np.float64]]:
         """Return the parameters themselves."""
         return [own.natural(x) for own, x in zip(self.parameters, drawn, strict=True)]
+
+    def read(self, writer: Writer, point: Point, names: Sequence[str]) -> list[NDArray[np.float64]]:
+        """Read parameters, in the shapes of the variables."""
+        read = [
+            own.read(writer, point, name) for own, name in zip(self.parameters, names, strict=True)
+        ]
+        return [np.asarray(x, np.float64) for x in read]
 
     def write(self, writer: Writer, point: dict, names: Sequence[str], drawn: Arrays) -> None:
         """Write draws, in the shapes of the variables, into a new point."""
@@ -177,18 +193,17 @@ class GammaPrior(Conjugate):
         """Of a Gamma density."""
         return gammaln(natural[..., 0]) - natural[..., 0] * np.log(natural[..., 1])
 
-    def log_density(self, posterior, parameters):
+    def log_density(self, posterior, drawn):
         """Of Gamma variables."""
-        (x,), (a, b) = parameters, np.moveaxis(posterior, -1, 0)
-        return float(((a - 1.0) * np.log(x) - b * x - self.log_normaliser(posterior)).sum())
+        return float(log_gamma(drawn[0], *np.moveaxis(posterior, -1, 0)).sum())
 
     def posterior(self, hyper, held):
         """Shape and rate."""
         return self.update(hyper, held[..., :2])
 
-    def loadings(self, parameters):
+    def loadings(self, drawn):
         """Log rates, and rates."""
-        return np.stack([np.log(parameters[0]), -parameters[0]], axis=-1)
+        return np.stack([drawn[0], -np.exp(drawn[0])], axis=-1)
 
     def draw(self, rng, posterior):
         """Draw log rates."""
@@ -211,14 +226,14 @@ class DirichletPrior(Conjugate):
         """Of a Dirichlet density."""
         return gammaln(natural).sum(axis=-1) - gammaln(natural.sum(axis=-1))
 
-    def log_density(self, posterior, parameters):
+    def log_density(self, posterior, drawn):
         """Of Dirichlet variables."""
-        logs = ((posterior - 1.0) * np.log(parameters[0])).sum(axis=-1)
+        logs = ((posterior - 1.0) * drawn[0]).sum(axis=-1)
         return float((logs - self.log_normaliser(posterior)).sum())
 
-    def loadings(self, parameters):
+    def loadings(self, drawn):
         """Log probabilities."""
-        return np.log(parameters[0])
+        return drawn[0]
 
     def draw(self, rng, posterior):
         """Draw log probabilities."""
@@ -234,15 +249,14 @@ class BetaPrior(DirichletPrior):
     parameters = (PROBABILITY,)
     vector: bool = False
 
-    def log_density(self, posterior, parameters):
-        """Of Beta variables, given as log odds."""
-        (x,) = parameters
-        logs = (posterior - 1.0) * log_expit(np.stack([x, -x], axis=-1))
-        return float((logs.sum(axis=-1) - self.log_normaliser(posterior)).sum())
+    def log_density(self, posterior, drawn):
+        """Of Beta variables; NaN where PyMC's density of a probability does not keep them."""
+        kept = np.where(drawn[0] > MOST_EXACT_LOG_ODDS, np.nan, drawn[0])
+        return super().log_density(posterior, [self.loadings([kept])])
 
-    def loadings(self, parameters):
+    def loadings(self, drawn):
         """Log probabilities of success and failure."""
-        return np.stack([np.log(parameters[0]), np.log1p(-parameters[0])], axis=-1)
+        return log_expit(np.stack([drawn[0], -drawn[0]], axis=-1))
 
     def draw(self, rng, posterior):
         """Draw log odds."""
@@ -272,11 +286,9 @@ class NormalPrior(Conjugate):
         precision, linear = natural[..., 0], natural[..., 1]
         return 0.5 * linear**2 / precision - 0.5 * np.log(precision)
 
-    def log_density(self, posterior, parameters):
+    def log_density(self, posterior, drawn):
         """Of normal variables."""
-        mean, precision = np.moveaxis(posterior, -1, 0)
-        away = parameters[0] - mean
-        return float((0.5 * np.log(precision) - 0.5 * _LOG_2PI - 0.5 * precision * away**2).sum())
+        return float(log_normal(drawn[0], *np.moveaxis(posterior, -1, 0)).sum())
 
     def together(self, held, more):
         """Weights, means and scatters."""
@@ -295,9 +307,9 @@ class NormalPrior(Conjugate):
         mean = m + held[..., 0] / strength * (held[..., 1] - m)
         return np.stack([mean, strength], axis=-1)
 
-    def loadings(self, parameters):
+    def loadings(self, drawn):
         """Halves of squares, and means."""
-        return np.stack([-0.5 * parameters[0] ** 2, parameters[0]], axis=-1)
+        return np.stack([-0.5 * drawn[0] ** 2, drawn[0]], axis=-1)
 
     def held(self, statistics):
         """Precisions, and means."""
@@ -332,10 +344,10 @@ class NormalGammaPrior(NormalPrior):
         k, linear, a, b = np.moveaxis(natural, -1, 0)
         return gammaln(a) - a * np.log(b - 0.5 * linear**2 / k) - 0.5 * np.log(k)
 
-    def log_density(self, posterior, parameters):
+    def log_density(self, posterior, drawn):
         """Of means and precisions."""
-        (m, k, a, b), (mean, tau) = np.moveaxis(posterior, -1, 0), parameters
-        return float((log_gamma(np.log(tau), a, b) + log_normal(mean, m, k * tau)).sum())
+        (m, k, a, b), (mean, log_tau) = np.moveaxis(posterior, -1, 0), drawn
+        return float((log_gamma(log_tau, a, b) + log_normal(mean, m, k * np.exp(log_tau))).sum())
 
     def posterior(self, hyper, held):
         """m, k, a and b, from numbers, means and scatters."""
@@ -344,10 +356,11 @@ class NormalGammaPrior(NormalPrior):
         rate = b + 0.5 * held[..., 2] + 0.5 * k * n / (k + n) * away**2
         return np.stack([m + n / (k + n) * away, k + n, a + 0.5 * n, rate], axis=-1)
 
-    def loadings(self, parameters):
+    def loadings(self, drawn):
         """Means and precisions as they enter."""
-        mean, tau = parameters
-        return np.stack([-0.5 * tau * mean**2, tau * mean, np.log(tau), -tau], axis=-1)
+        mean, log_tau = drawn
+        tau = np.exp(log_tau)
+        return np.stack([-0.5 * tau * mean**2, tau * mean, log_tau, -tau], axis=-1)
 
     def held(self, statistics):
         """Numbers, means and scatters."""
