@@ -5,7 +5,6 @@ import pytest
 import xarray as xr
 
 import pm_match as pmm
-from pm_match.matching import pooled
 from pm_match.matching.memory import check_size, limit
 from tests.running.processes import MODELS, QUIET, SEED
 
@@ -81,14 +80,3 @@ def test_sample_warns_of_what_its_draws_will_take(monkeypatch):
     message = "2 chains of 3 draws will take .* most of it for 'cluster': thin keeps every"
     with pytest.warns(UserWarning, match=message):
         pmm.sample(3, tune=2, chains=2, cores=1, model=model, **SEED, **QUIET)
-
-
-def test_draws_are_pooled_some_at_a_time(monkeypatch):
-    idata = draws_of(30, 20, 10)
-    labels = [idata[name].to_numpy()[0] for name in ("cluster_a", "cluster_b")]
-    expected = pooled.pool(labels, [None, None])
-    monkeypatch.setattr(pooled, "_LABELS", 2 * 50 + 1)
-    assert len([*pooled._blocks(labels, [None, None])]) == 5
-    np.testing.assert_array_equal(pooled.pool(labels, [None, None]), expected)
-    monkeypatch.setattr(pooled, "_LABELS", 1)
-    np.testing.assert_array_equal(pooled.pool(labels, [None, None]), expected)
