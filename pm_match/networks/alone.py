@@ -113,12 +113,10 @@ def clusters_alone(
     part: ConnectedPart,
     point: Point,
     rng: np.random.Generator,
-    *,
-    n_runs: int = 1,
 ) -> list[NDArray[np.int64]]:
-    """Cluster the objects of a part on its own: the best of a few short runs by log joint.
+    """Cluster the objects of a part on its own, in a short run.
 
-    Each run starts with one of few numbers of clusters, from which sweeps find more where there are
+    It starts with one of few numbers of clusters, from which sweeps find more where there are
     more. Searches that start unlike each other end in the best mode more often
     than those that all start well.
 
@@ -128,20 +126,14 @@ def clusters_alone(
     objects = objects_of(component, part)
     used = [c for c, chosen in enumerate(part.assignments) if len(chosen)]
     state = Collapsed(model, _as_component(component, part, objects, used))
-    best, labels = -np.inf, state.found()
-    for _ in range(n_runs):
-        most = int(rng.choice(_N_LABELS))
-        starts = [
-            c.respected(
-                rng.integers(min(most, c.truncation), size=len(linked.size))[linked.of_object]
-            )
-            for c, linked in zip(state.component.clusterings, state.units, strict=True)
-        ]
-        state.load(point, starts)
-        found = settled(state, rng, _SWEEPS)
-        if found > best:
-            best, labels = found, state.found()
+    most = int(rng.choice(_N_LABELS))
+    starts = [
+        c.respected(rng.integers(min(most, c.truncation), size=len(linked.size))[linked.of_object])
+        for c, linked in zip(state.component.clusterings, state.units, strict=True)
+    ]
+    state.load(point, starts)
+    settled(state, rng, _SWEEPS)
     whole = [np.zeros(len(own), np.int64) for own in objects]
-    for c, own in zip(used, labels, strict=True):
+    for c, own in zip(used, state.found(), strict=True):
         whole[c] = own
     return whole

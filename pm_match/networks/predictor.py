@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy
-import xarray as xr
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.checks import type_name
 from pm_match.matching.memory import check_size
+from pm_match.matching.objects import in_order
 from pm_match.networks.data import as_network
 from pm_match.networks.draws import cell_parameters
 from pm_match.networks.edges import NewCells, log_edges
@@ -245,11 +245,14 @@ def _cells(model: Model, place: Place, relation: Relation, name: str, axis: int,
             f"object and axes of {[cells.shape[a] for a in others]} objects; found "
             f"{type_name(observed)} and shape {shape}"
         )
-    labels = _other_labels(model, place, relation, cells, others)
+    for number, a in enumerate(others, 1):
+        names = coords(model, _assignment(place, relation, cells, a), 0)
+        expected = None if names is None else pd.Index(names)
+        observed = in_order(observed, expected, axis=number, where=repr(where), whose="the network")
     shape = shape[0], *(cells.shape[a] for a in others)
     network = as_network(
         where,
-        _ordered(where, observed, labels),
+        observed,
         shape=shape,
         absent="zero" if cells.full else "unknown",
         family=relation.family,  # type: ignore[arg-type]
@@ -277,36 +280,6 @@ def _cells(model: Model, place: Place, relation: Relation, name: str, axis: int,
         raise ValueError(f"{where!r}: expected zeros where the exposure is 0; found cell {cell}")
     objects = network.labels[0]
     return new, np.asarray(objects)
-
-
-def _other_labels(model: Model, place: Place, relation: Relation, cells, others) -> list[Any]:
-    """Labels of the objects on a network's other axes, None where they have none."""
-    found = []
-    for axis in others:
-        own = coords(model, _assignment(place, relation, cells, axis), 0)
-        found.append(None if own is None else pd.Index(own))
-    return found
-
-
-def _ordered(where: str, observed: Any, labels: list[Any]) -> Any:
-    """Bring labelled axes into the order of the model's objects."""
-    if isinstance(observed, pd.DataFrame):
-        observed = xr.DataArray(observed)
-    if not isinstance(observed, xr.DataArray):
-        return observed
-    for dim, expected in zip(observed.dims[1:], labels, strict=True):
-        own = observed.indexes.get(dim)
-        if own is None or expected is None or isinstance(own, pd.RangeIndex):
-            continue
-        order = own.get_indexer(expected) if own.is_unique else np.array([-1])
-        if (order < 0).any() or len(own) != len(expected):
-            missing = [label for label in expected if label not in own]
-            raise ValueError(
-                f"{where!r}: expected the labels of the network's objects along {dim!r}; "
-                + (f"found no {missing[0]!r}" if missing else f"found {len(own)} labels")
-            )
-        observed = observed.isel({dim: order})
-    return observed
 
 
 def _exposure(where: str, relation: Relation, cells: NetworkCells, axis: int, network):

@@ -304,7 +304,10 @@ def test_networks():
     assert found["a_row_object_new"].to_numpy().tolist() == ["n1", "n2"]
     columns = pmm.assign(tree, model, {"b_column": x[:4, :3].T.astype(float)}, progressbar=False)
     assert columns["prediction/b_column/match_a_column"].shape == (3, 5)
-    with pytest.raises(ValueError, match="expected the labels of the network's objects"):
+    with pytest.raises(
+        ValueError,
+        match="expected the objects of the network, such as 'v'; found others, such as 'o'",
+    ):
         pmm.assign(tree, model, {"a_row": rows.rename(columns={"v": "o"})}, progressbar=False)
     with pytest.raises(ValueError, match="expected 2 × 5 objects"):
         pmm.assign(tree, model, {"a_row": x[:2, :4].astype(float)}, progressbar=False)
