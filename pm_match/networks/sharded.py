@@ -67,48 +67,18 @@ class CellRows:
         if not own.has_canonical_format:
             own = own.copy()
             own.sum_duplicates()
-        self._first, self._others, self._values = own.indptr, own.indices, own.data
-        self.n_rows, self._n_others = own.shape
-        self.in_memory = sum(x.nbytes for x in (self._first, self._others, self._values))
+        self._cells, self.n_rows = own, own.shape[0]
+        self.in_memory = sum(x.nbytes for x in (own.data, own.indices, own.indptr))
 
     def part(self, start: int, stop: int) -> Self:
         """Return what has some objects alone."""
-        found, bounds = copy(self), self._first[start : stop + 1]
-        own = slice(bounds[0], bounds[-1])
-        found._first, found._offset = bounds - bounds[0], start
-        found._others, found._values = self._others[own], self._values[own]
+        found = copy(self)
+        found._cells, found._offset = self._cells[start:stop], start
         return found
 
-    def rows(self, start: int, stop: int) -> "Cells":
+    def rows(self, start: int, stop: int) -> sp.csr_array:
         """Read the cells of some objects."""
-        first = self._first[start - self._offset : stop + 1 - self._offset]
-        own = slice(first[0], first[-1])
-        return Cells(self._values[own], self._others[own], first - first[0], self._n_others)
-
-
-class Cells:
-    """The cells of n objects, in the form of a `csr_array`, which takes SciPy a while to make.
-
-    `data`, `indices`, `indptr`: as those of the sparse array (n, M); `n_others`: M.
-    """
-
-    def __init__(self, data: NDArray, indices: NDArray, indptr: NDArray, n_others: int):
-        self.data, self.indices, self.indptr = data, indices, indptr
-        self.shape = len(indptr) - 1, n_others
-
-    def __getitem__(self, rows: Any) -> Any:
-        """Return the cells of some objects, given by number, or the value of one cell."""
-        if isinstance(rows, tuple):
-            return self.sparse()[rows]
-        first = self.indptr[rows]
-        n = self.indptr[rows + 1] - first
-        indptr = np.concatenate([[0], np.cumsum(n)])
-        own = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], n)
-        return type(self)(self.data[own], self.indices[own], indptr, self.shape[1])
-
-    def sparse(self) -> Any:
-        """Return a sparse array of SciPy's."""
-        return sp.csr_array((self.data, self.indices, self.indptr), shape=self.shape)
+        return self._cells[start - self._offset : stop - self._offset]
 
 
 @entry
@@ -233,7 +203,7 @@ class ShardedRelation(ShardedEvidence):
         for name, network in self.relation.networks.items():
             rows, columns = (places[own] for own in self._ends[name])
             source = sources[self._ends[name][0]][name]
-            found = source.rows(0, source.n_rows).sparse()[rows][:, columns]
+            found = source.rows(0, source.n_rows)[rows][:, columns]
             own = sp.csr_array((network.values, tuple(network.index.T)), shape=network.shape)
             differ = (found.astype(np.float64) != own).tocoo()
             if differ.nnz:

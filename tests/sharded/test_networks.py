@@ -418,7 +418,7 @@ def test_a_shard_has_no_more_of_a_network_than_it_reads():
         whole = CellRows("n", cells, axis)
         part = whole.part(10, 20)
         np.testing.assert_array_equal(
-            *(own.rows(12, 15).sparse().toarray() for own in (part, whole)), strict=True
+            *(own.rows(12, 15).toarray() for own in (part, whole)), strict=True
         )
         assert part._values.nbytes == 10 / n * whole._values.nbytes
 
