@@ -192,9 +192,11 @@ class PreparedData:
 
     def axis_titles(self) -> dict[str, str]:
         """Give what the user calls that which every assignment is of, by its name."""
+        axes = self.axes()
+        several = len(axes) > len(self.data)  # types of objects
         return {
-            name: self.titles[domain] + (f"_{kind}" if kind else "")
-            for name, (domain, kind) in self.axes().items()
+            name: f"{self.titles[domain]}_{kind}" if several else self.titles[domain]
+            for name, (domain, kind) in axes.items()
         }
 
     def shared(self) -> set[str]:

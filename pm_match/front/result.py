@@ -435,12 +435,7 @@ class MatchResult:
 
     def title(self, name: Any) -> str:
         """Give the user's name of a domain, or of a type of a network's objects."""
-        names = self.prepared.axes()
-        if name not in names:
-            return str(name)
-        own, kind = names[str(name)]
-        title = self.prepared.titles[own]
-        return title if len(names) == len(self.prepared.data) else f"{title}_{kind}"
+        return self._titles().get(str(name), str(name))
 
     def _own_labels(self, name: str, labels: Any) -> Any:
         """Give objects of a domain, by their labels in draws, those that the user gave."""
@@ -456,7 +451,7 @@ class MatchResult:
         return pairs
 
     def _titles(self) -> dict[str, str]:
-        return {name: self.title(name) for name in self.prepared.axes()}
+        return self.prepared.axis_titles()
 
     def _pair(self, a: str | None, b: str | None) -> tuple[str, str]:
         """Give the assignments of two domains."""

@@ -2,8 +2,7 @@
 
 After SALSO (Dahl, Johnson & Müller 2022): objects are allocated one by one in random order, then
 moved one by one until nothing improves ("sweetening"); then whole clusters are destroyed and their
-objects allocated anew ("zealous updates"). Beside these, clusters are merged, and some of the
-searches start at the best of the draws.
+objects allocated anew ("zealous updates"). Some of the searches start at the best of the draws.
 
 Two facts make the problem smaller without changing the least loss by variation of information or
 Binder's. Δf and Δ²f are the first and second differences of f (see `losses`); f is convex, and Δ²f
@@ -35,7 +34,7 @@ from numpy.typing import NDArray
 from pm_match.matching.losses import Estimated, Loss, scale, whole_terms
 from pm_match.matching.pair_counts import groups
 from pm_match.matching.pooled import draw_keys
-from pm_match.matching.reallocate import OUT, CandidatePartition, merge, put, reallocate, take_out
+from pm_match.matching.reallocate import OUT, CandidatePartition, put, reallocate, take_out
 from pm_match.progress import PATIENCE, SearchProgress
 
 # Steps that may be spent on finding the best draws: a step is one object in two draws.
@@ -281,15 +280,12 @@ def _search(problem: _Problem, start: NDArray | None, rng, most: int) -> tuple[N
     # At first no more clusters than any draw has: they only have to be good to begin with.
     n_first = min(most, max(int(problem.labels.max(initial=0)), 1))
     state, _ = _allocate(state, order[state.slot[order] == OUT], n_first)
-    _merge_all(state)
     occupied = np.flatnonzero(state.size)
     state = _resized(state, occupied, len(occupied) + _SPARE, n_scores=n_units)
     while True:
         moved = True
         while moved:
             state, moved = _allocate(state, rng.permutation(n_units), most)
-        if _merge_all(state):
-            continue
         state, improved = _destroy_each(state, rng, most)
         if not improved:
             return state.slot, int(state.totals[0])
@@ -325,16 +321,6 @@ def _resized(
         score=scores if n_scores else np.pad(state.score[:, kept], ((0, 0), more)),
         seen=scores.copy() if n_scores else np.pad(state.seen[:, kept], ((0, 0), more)),
     )
-
-
-def _merge_all(state: CandidatePartition) -> bool:
-    change = np.zeros((len(state.size), len(state.size)), np.int64)
-    occupied = np.empty(state.counts.shape[1], np.uint64)
-    n_units = np.bincount(state.slot, minlength=len(state.size))
-    merged = False
-    while merge(state, change, n_units, occupied):
-        merged = True
-    return merged
 
 
 def _destroy_each(state: CandidatePartition, rng, most: int) -> tuple[CandidatePartition, bool]:

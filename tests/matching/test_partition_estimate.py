@@ -2,7 +2,6 @@
 
 import threading
 import tracemalloc
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ import pm_match as pmm
 from pm_match.matching import least_loss as search
 from pm_match.matching.losses import ESTIMATED, LOSSES, whole_terms
 from pm_match.matching.pooled import draw_keys, pool
-from pm_match.matching.reallocate import OUT, merge, put, reallocate, take_out
+from pm_match.matching.reallocate import OUT, put, reallocate, take_out
 from tests.declared.draws import stacked, tree, typed, with_relevance
 
 
@@ -236,27 +235,6 @@ def test_running_state_is_that_of_the_plain_formula(heavy, loss, costs):
                 w = weight[unit]
                 assert state.score[unit, j] == sum(int(f[k + w] - f[k]) for k in n)
     assert (state.slot != OUT).all()
-
-
-@pytest.mark.parametrize("costs", [(1, 2), (3, 8), (1, 8)])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_clusters_that_are_worth_it_are_merged(loss, costs):
-    labels, base = mixed(20, 40, 4, 5)
-    f, _ = whole_terms(40, 20, loss)
-    problem = search._problem(pool([labels], [None]), np.ones(40, np.int64), f, *costs)
-    state = problem.candidate(8)
-    put(state, np.arange(40), 2 * base + np.arange(40) % 2)  # each in two parts
-    room, units = np.zeros((8, 8), np.int64), np.bincount(state.slot, minlength=8)
-    occupied = np.empty(state.counts.shape[1], np.uint64)
-    while merge(state, room, units, occupied):
-        assert state.totals[0] == state_loss(state, *costs)
-    # No merger of two that are left lowers the loss.
-    for one, other in combinations(np.flatnonzero(state.size), 2):
-        slots = np.where(state.slot == one, other, state.slot)
-        merged = problem.candidate(8)
-        put(merged, np.arange(40), slots)
-        assert merged.totals[0] >= state.totals[0]
-    assert state.totals[1] <= 4
 
 
 @pytest.mark.parametrize("n_relevant", [5, 6, 7])
