@@ -83,8 +83,6 @@ class _Problem(NamedTuple):
             relevant=self.relevant,
             row=self.row,
             f=self.f,
-            gain_one=np.append(np.diff(self.f), 0),
-            gain=np.zeros(n_objects + 1, np.int64),
             counts=np.zeros((n_slots, self.n_rows), np.uint16 if n_objects < 2**16 else np.uint32),
             size=np.zeros(n_slots, np.int64),
             version=np.zeros(n_slots, np.int64),

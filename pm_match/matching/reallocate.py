@@ -30,10 +30,6 @@ class CandidatePartition(NamedTuple):
     # (S,): Draw t's cluster l is column ``row[t] + l`` of the counts. That of l = 0 stays empty.
     row: NDArray[np.uint64]
     f: NDArray[np.int64]  # (N + 1,): f(0), …, f(N), in whole numbers (see `losses.whole_terms`)
-    # gain_one, gain (N + 1,): f(n + w) - f(n) for a weight of 1; and for others, filled as far as
-    # needed
-    gain_one: NDArray[np.int64]
-    gain: NDArray[np.int64]
     counts: NDArray  # (J, R): objects in every slot of the candidate and cluster of every draw
     size: NDArray[np.int64]  # (J,): objects in every slot; 0 if it is free
     # (J,): changes with every change of the slot; never comes again for another content
@@ -84,47 +80,29 @@ def _shift_counting(c, unit, slot, sign):
 
 
 @part
-def _gain(c, gain, unit, slot):
+def _gain(c, unit, slot):
     """Sum what a unit's objects add to f(n_jl) by joining a slot; its own as if they were out."""
-    w = c.weight[unit]
+    w, counts, labels, row, f = c.weight[unit], c.counts[slot], c.labels[unit], c.row, c.f
     total = 0
     if c.slot[unit] == slot:
-        for t in range(c.labels.shape[1]):
-            if c.labels[unit, t] > 0:
-                total += gain[c.counts[slot, c.row[t] + c.labels[unit, t]] - w]
+        for t in range(labels.shape[0]):
+            if labels[t] > 0:
+                n = counts[row[t] + labels[t]]
+                total += f[n] - f[n - w]
         return total
-    for t in range(c.labels.shape[1]):
-        total += gain[c.counts[slot, c.row[t] + c.labels[unit, t]]]
+    for t in range(labels.shape[0]):
+        n = counts[row[t] + labels[t]]
+        total += f[n + w] - f[n]
     # Where the unit is irrelevant the sum has met an empty column.
-    return total - (c.labels.shape[1] - c.relevant[unit]) * gain[0]
-
-
-@part
-def _fill_gain(c, w):
-    """Fill the gains of a weight as far as the counts go."""
-    most = 0
-    for j in range(c.size.shape[0]):
-        most = max(most, c.size[j])
-    for n in range(most + 1):
-        # Beyond N - w are only counts that the unit itself is among: they are not asked for.
-        c.gain[n] = c.f[min(n + w, c.f.shape[0] - 1)] - c.f[n]
+    return total - (labels.shape[0] - c.relevant[unit]) * f[w]
 
 
 @part
 def _score(c, unit, kept):
     """Bring the scores of a unit in all slots up to date, in row `kept` of what is kept."""
-    w = c.weight[unit]
-    stale = False
-    for j in range(c.size.shape[0]):
-        stale |= c.size[j] > 0 and c.seen[kept, j] != c.version[j]
-    if stale and w > 1:
-        _fill_gain(c, w)
     for j in range(c.size.shape[0]):
         if c.size[j] > 0 and c.seen[kept, j] != c.version[j]:
-            if w == 1:
-                c.score[kept, j] = _gain(c, c.gain_one, unit, j)
-            else:
-                c.score[kept, j] = _gain(c, c.gain, unit, j)
+            c.score[kept, j] = _gain(c, unit, j)
             c.seen[kept, j] = c.version[j]
 
 
