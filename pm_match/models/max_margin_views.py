@@ -1,6 +1,7 @@
 """Max-margin multi-view learning with an adaptive kernel, declared."""
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -231,24 +232,16 @@ def _read_labels(labels: Any, objects: NDArray) -> tuple[NDArray, NDArray]:
 
 def _factorised(series: pd.Series) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Give every label (N,) the number of its class, -1 where there is none, and the classes."""
-    held: Any = series.astype(object).dropna()
-    numbers = held.map(lambda x: isinstance(x, int | float | np.number | bool | np.bool_)).all()
-    if numbers:
-        values = np.array([np.nan if pd.isna(x) else float(x) for x in series])
-        if np.isinf(values).any():
-            raise ValueError("labels: expected classes; found an infinite number")
-        known = values[~np.isnan(values)]
-        if len(known) and (known != np.round(known)).any():
-            first = known[known != np.round(known)][0]
-            raise ValueError(f"labels: expected classes; found the fraction {first:g}")
-        found = np.unique(known)
-        codes = np.where(np.isnan(values), -1, np.searchsorted(found, values)).astype(np.int64)
-        if held.map(lambda x: isinstance(x, bool | np.bool_)).all():
-            return codes, found.astype(bool)
-        return codes, found.astype(np.int64)
-    codes, names = pd.factorize(series.astype(object).map(_text), sort=True)
-    return codes.astype(np.int64), np.asarray(names, dtype=str)
-
-
-def _text(label: Any) -> Any:
-    return None if pd.isna(label) else str(label)
+    held: Any = series.dropna()
+    if held.map(lambda label: isinstance(label, Real | np.bool_)).all():
+        values = held.astype(float)
+        odd = values[~np.isfinite(values) | (values != np.round(values))]
+        if len(odd):
+            raise ValueError(f"labels: expected classes; found the number {odd.iloc[0]:g}")
+        flags = held.map(lambda label: isinstance(label, bool | np.bool_)).all()
+        held = values.astype(bool if flags else np.int64)
+    else:
+        held = held.map(str)
+    codes = np.full(len(series), -1)
+    codes[series.notna()], classes = pd.factorize(held, sort=True)
+    return codes, np.asarray(classes, None if held.dtype.kind in "bi" else str)

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from pymc.model.core import Model
 
 from pm_match.clusters.collapsed import Collapsed
+from pm_match.numerics.stick_breaking import log_weights
 from pm_match.prediction.predictor import NewObjects, Place, Predictor
-from pm_match.prediction.prior import log_prior, log_relevance
 from pm_match.reading.kinds import kind_of
 from pm_match.reading.parts import Component
 
@@ -81,3 +81,29 @@ def check_possible(new: NewObjects, log_weight: NDArray, which: str) -> None:
             f"new objects of {new.place.domain!r}, object {new.labels[impossible[0]]}: expected "
             f"values that have a density in some cluster of {which}; found none"
         )
+
+
+def log_prior(a: NDArray, b: NDArray, labels: NDArray, n_clusters: int) -> NDArray[np.float64]:
+    r"""Log prior of a new object's cluster (T,), weights integrated out.
+
+    `labels` (N,): of the others, -1 for none. With sticks :math:`v_k \sim \mathrm{Beta}(a_k, b_k)`
+    (see `numerics.stick_breaking`)
+
+    .. math:: p(s^* = j \mid s) = E[w_j \mid s] = \frac{a_j + N_j}{a_j + b_j + N_{\ge j}}
+              \prod_{k<j} \frac{b_k + N_{>k}}{a_k + b_k + N_{\ge k}}.
+    """
+    counts = np.bincount(labels[labels >= 0], minlength=n_clusters)
+    after = counts[::-1].cumsum()[::-1][1:]
+    total = np.log(a + b + counts[:-1] + after)
+    return log_weights(np.log(a + counts[:-1]) - total, np.log(b + after) - total)
+
+
+def log_relevance(prior: NDArray, flags: NDArray[np.bool_]) -> tuple[float, float]:
+    """Log probability of being relevant, and of being not.
+
+    `prior` (3,): e, f, and whether the probability is free (see `clusters.relevance`); `flags`
+    (N,): those of the objects that share it.
+    """
+    e, f, free = prior
+    yes, no = e + free * flags.sum(), f + free * (~flags).sum()
+    return float(np.log(yes / (yes + no))), float(np.log(no / (yes + no)))

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 import pm_match as pmm
 from pm_match import testing
-from pm_match.prediction.prior import log_prior
+from pm_match.prediction.predictive import log_prior
 from tests.declared.columns import HOLED, K, T, data_of, declared, holed, observe, parameters
 from tests.prediction.made_up import tree_of
 

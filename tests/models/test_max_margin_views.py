@@ -148,8 +148,8 @@ def test_other_units_say_the_same():
         (np.ones((6, 1)), ValueError, "found shape"),
         ([1] * 6, ValueError, "two or more classes.*found \\[1\\]"),
         ([None] * 6, ValueError, "found no label"),
-        ([1, -1, 0.5, 1, -1, 1], ValueError, "found the fraction 0.5"),
-        ([1, -1, np.inf, 1, -1, 1], ValueError, "infinite"),
+        ([1, -1, 0.5, 1, -1, 1], ValueError, "found the number 0.5"),
+        ([1, -1, np.inf, 1, -1, 1], ValueError, "found the number inf"),
         ("abcdef", TypeError, "labels: expected an array"),
     ],
 )
