@@ -420,7 +420,7 @@ def test_a_shard_has_no_more_of_a_network_than_it_reads():
         np.testing.assert_array_equal(
             *(own.rows(12, 15).toarray() for own in (part, whole)), strict=True
         )
-        assert part._values.nbytes == 10 / n * whole._values.nbytes
+        assert part._cells.data.nbytes == 10 / n * whole._cells.data.nbytes
 
 
 def test_a_kind_has_to_say_whose_labels_others_depend_on(monkeypatch):
