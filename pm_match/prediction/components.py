@@ -31,17 +31,18 @@ class Components:
         self.n, self.n_values, self._law = n, n_values, law
         self._parts: list[tuple[NDArray, ...]] = []
 
-    def add(self, log_weight: NDArray, parameters: NDArray) -> None:
+    def add(self, rows: NDArray, log_weight: NDArray, parameters: NDArray) -> None:
         """Add the components of a draw, but for those that have next to none of its weight.
 
-        `log_weight` (N, J); `parameters` (N, J, M, h) or (1, J, M, h).
+        `rows` (N',): whose they are; `log_weight` (N', J); `parameters` (N', J, M, h) or
+        (1, J, M, h).
         """
         if not log_weight.size:
             return
         top = log_weight.max(axis=1, keepdims=True)
         which, cluster = np.nonzero((log_weight > top + _LOG_NEGLIGIBLE) & np.isfinite(log_weight))
         own = which if len(parameters) > 1 else np.zeros_like(which)
-        self._parts.append((which, log_weight[which, cluster], parameters[own, cluster]))
+        self._parts.append((rows[which], log_weight[which, cluster], parameters[own, cluster]))
 
     def summaries(self, levels: NDArray) -> NDArray[np.float64]:
         """Return what is said of every object (Q, N, M); NaN of those without components."""

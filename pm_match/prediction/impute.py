@@ -251,7 +251,7 @@ def _of_new(
                 if key not in collected:
                     components = Components(len(members), int(hidden.sum()), holes.law)
                     collected[key] = members, hidden, components
-                collected[key][2].add(weight, parameters)
+                collected[key][2].add(np.arange(len(members)), weight, parameters)
         check_possible(own, top, "some draw")
         for members, hidden, components in collected.values():
             tables = zip(whole.values(), components.summaries(levels), strict=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 import pm_match as pmm
-from pm_match.matching.align_clusters import numbers_like
+from pm_match.matching.relabel import numbers_like
 from tests.declared.draws import tree, typed, with_relevance
 
 T, K, F = 6, 4, 2
