@@ -11,14 +11,13 @@ stand one below the other in one matrix :math:`W` with rows :math:`w_m`.
 
 from collections.abc import Sequence
 from math import inf, log, sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums
-from pm_match.features.projection_fit import copy, expect, weigh
+from pm_match.features.projection_fit import ClusterTable, copy, expect, weigh
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.cholesky import factorise, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part, reducing
@@ -29,22 +28,6 @@ _GAIN = 2e-9
 # What share of its slope a step has to gain, and may leave (Wolfe's conditions), and how many
 # lengths are tried.
 _RISE, _SLOPE, _LENGTHS = 1e-3, 0.9, 30
-
-
-class ClusterTable(NamedTuple):
-    """What `projection_fit.GroupTable` has of labels, and nothing of groups: all as there."""
-
-    first: NDArray[np.int64]
-    hyper: NDArray[np.float64]
-    total: NDArray[np.float64]
-    number: NDArray[np.float64]
-    sorted: NDArray[np.int64]
-    w: NDArray[np.float64]
-    moment: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    gram: NDArray[np.float64]
-    work: NDArray[np.float64]
-    vectors: NDArray[np.float64]
 
 
 @part
@@ -229,22 +212,11 @@ class ProjectionObjective:
         occupied = np.flatnonzero(number.sum(axis=1))
         shape, self._least = (0.0, 0.0) if gamma is None else gamma
         shape += 0.0 if gamma is None else 0.5 * float(number.sum(axis=0) @ widths)
-        (t, n_blocks), k = number.shape, whole.shape[1]
         # What of the log evidence the projections do not enter is left out.
-        constant = -0.5 * len(occupied) * k * log(latent_precision)
-        self.table = ClusterTable(
-            first=np.cumsum([0, *widths]),
-            hyper=np.array([shape, self._least + 0.5 * squares, latent_precision, constant]),
-            total=total,
-            number=number,
-            sorted=occupied,
-            w=whole,
-            moment=np.empty((t, k, k)),
-            mean=np.empty((t, k)),
-            gram=np.empty((n_blocks, k, k)),
-            work=np.empty((3, k, k)),
-            vectors=np.empty((2, k)),
-        )
+        constant = -0.5 * len(occupied) * whole.shape[1] * log(latent_precision)
+        hyper = np.array([shape, self._least + 0.5 * squares, latent_precision, constant])
+        first = np.cumsum([0, *widths])
+        self.table = ClusterTable.of(first, hyper, total, number, occupied, whole)
         self._ends = np.cumsum([len(emission.intercept) for emission in emissions])[:-1]
 
     @property
@@ -276,9 +248,7 @@ def kernels() -> list[Job]:
     """List what a step of `ProjectionMAP` calls."""
     numbers, vector, matrix = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1))
     cube, remembered = np.zeros((1, 1, 1)), np.zeros((1, 2, 1, 1))
-    table = ClusterTable(
-        numbers, vector, matrix, matrix, numbers, matrix, cube, matrix, cube, cube, matrix
-    )
+    table = ClusterTable.of(numbers, vector, matrix, matrix, numbers, matrix)
     return [
         job(maximise, table, 1, 1, 1, remembered, vector, cube),
         job(draw_factors, np.random.default_rng(), table, 1, 0.0, matrix),

@@ -123,12 +123,12 @@ def test_reduced_rows_lose_nothing():
     tables, labels = clustered(rng, n_features=(30, 40))
     problem = problem_about(tables)
     grouped = problem.grouped(labels)
-    assert grouped.table.sums.shape[1] == 6
+    assert grouped.sums.shape[1] == 6
     # The same data with its patterns of missing values declared, so that no row is left out.
     whole = problem.with_data(
         [MaskedTable(d.values, np.ones(d.values.shape, bool)) for d in problem.domains]
     )
-    assert whole.grouped(labels).table.sums.shape[1] == 70
+    assert whole.grouped(labels).sums.shape[1] == 70
     np.testing.assert_allclose(problem.fit(labels)[0], whole.fit(labels)[0], rtol=1e-9)
 
 

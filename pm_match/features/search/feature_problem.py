@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pm_match.clusters.units import Units
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums, contribution, log_evidence
-from pm_match.features.projection_fit import Groups, GroupTable
+from pm_match.features.projection_fit import ClusterTable, Groups
 from pm_match.numerics.masked import MaskedTable
 
 Labels = NDArray[np.int64]
@@ -114,17 +114,22 @@ class FeatureProblem:
         normaliser = self.shape * log(self.rate) - lgamma(self.shape) + lgamma(posterior)
         normaliser -= 0.5 * n_values * log(2.0 * pi)
         whole, seen = np.hstack(sums), np.hstack(counts)
-        table = GroupTable.of(
+        t, first = self.truncation, np.cumsum([0, *blocks])
+        hyper = np.array([posterior, self.rate + 0.5 * squares, self.latent_precision, normaliser])
+        room = np.empty((t, whole.shape[1])), np.empty((t, seen.shape[1])), np.empty(t, np.int64)
+        table = ClusterTable.of(first, hyper, *room, np.empty((whole.shape[1], self.n_factors)))
+        return Groups(
+            table,
             whole,
-            seen,
+            np.ascontiguousarray(seen),
             np.bincount(of_object, minlength=n_groups),
-            np.cumsum([0, *blocks]),
-            np.array([posterior, self.rate + 0.5 * squares, self.latent_precision, normaliser]),
-            (self.a, self.b, self.order),
-            self.n_factors,
+            np.stack([self.a, self.b]),
+            self.order,
+            bases,
+            np.cumsum([own.shape[1] for own in sums])[:-1],
+            of_unit,
+            *np.divmod(codes, t),
         )
-        ends = np.cumsum([own.shape[1] for own in sums])[:-1]
-        return Groups(table, bases, ends, of_unit, *np.divmod(codes, self.truncation))
 
     def fit(self, labels: Labels) -> tuple[float, list[NDArray[np.float64]]]:
         """Log joint of units' `labels` (U,) with projections fitted, and these.

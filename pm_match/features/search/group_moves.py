@@ -136,9 +136,7 @@ def permute(
         return swaps([own], present, truncation)
 
     codes = np.searchsorted(used, labels)
-    given = mean_matching.propose(
-        rng, groups.table, np.where(own, -1, codes), np.where(own, codes, -1)
-    )
+    given = mean_matching.propose(rng, groups, np.where(own, -1, codes), np.where(own, codes, -1))
     proposals = np.repeat(labels[None], 1 + len(given), 0)
     for number, target in enumerate(given):
         proposals[1 + number, own] = used[target[place]]

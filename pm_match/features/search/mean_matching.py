@@ -10,14 +10,14 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from pm_match.features.projection_fit import GroupTable
+from pm_match.features.projection_fit import Groups
 
 _STARTS = 10
 _MOST_ALTERNATIONS = 20
 
 
 def propose(
-    rng: np.random.Generator, table: GroupTable, fixed: NDArray, moved: NDArray
+    rng: np.random.Generator, groups: Groups, fixed: NDArray, moved: NDArray
 ) -> list[NDArray[np.int64]]:
     """Propose matchings of some groups' labels to the others' labels.
 
@@ -25,8 +25,8 @@ def propose(
     side. Return list of (n,): for every label of the moved side, the one on the fixed side.
     """
     n = int(max(fixed.max(), moved.max())) + 1
-    left, right = _means(table, fixed, n), _means(table, moved, n)
-    n_factors = min(table.w.shape[1], n)
+    left, right = _means(groups, fixed, n), _means(groups, moved, n)
+    n_factors = min(groups.table.w.shape[1], n)
     left, right = _components(left, n_factors), _components(right, n_factors)
     one, two = left @ left.T, right @ right.T
     found: dict[bytes, NDArray] = {}
@@ -46,11 +46,11 @@ def propose(
     return list(found.values())
 
 
-def _means(table: GroupTable, label: NDArray, n: int) -> NDArray[np.float64]:
+def _means(groups: Groups, label: NDArray, n: int) -> NDArray[np.float64]:
     """Mean of every label's groups in every row, 0 where nothing is observed."""
     member = (label == np.arange(n)[:, None]).astype(float)
-    counts = np.repeat(member @ table.counts, np.diff(table.first), axis=1)
-    return (member @ table.sums) / np.maximum(counts, 1.0)
+    counts = np.repeat(member @ groups.counts, np.diff(groups.table.first), axis=1)
+    return (member @ groups.sums) / np.maximum(counts, 1.0)
 
 
 def _components(means: NDArray, n_factors: int) -> NDArray[np.float64]:
