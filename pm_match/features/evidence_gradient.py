@@ -156,14 +156,7 @@ def evidence(
         total -= left
     else:
         shape, rate = setting.gamma
-        after = shape + 0.5 * sum(_n_values(own) for own in sums)
+        after = shape + 0.5 * sum(own.n_values for own in sums)
         total += shape * log(rate) - lgamma(shape) + lgamma(after) - after * log(rate + left)
         weight = after / (rate + left)
     return float(total), [own.gradient(z, covariance, weight) for own in said]
-
-
-def _n_values(sums: ClusterSums) -> float:
-    """Count what is observed of the relevant objects."""
-    if sums.full:
-        return float(sums.of_pattern(sums.counts[:, 0]) @ sums.observed.sum(axis=1))
-    return float(np.broadcast_to(sums.counts, sums.sums.shape).sum())

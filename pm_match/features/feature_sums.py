@@ -110,6 +110,13 @@ class ClusterSums:
         """Whether there are several rows for a cluster."""
         return len(self.observed) > 1 or not self.observed.all()
 
+    @property
+    def n_values(self) -> float:
+        """How many values are observed of the relevant objects."""
+        if self.full:
+            return float(self.of_pattern(self.counts[:, 0]) @ self.observed.sum(axis=1))
+        return float(np.broadcast_to(self.counts, self.sums.shape).sum())
+
     def kept(self, clusters: NDArray[np.int64]) -> "ClusterSums":
         """Return the sums of some clusters (J',), the only ones with objects, in their order."""
         if not self.by_pattern:
@@ -314,17 +321,6 @@ def log_evidence(
     return float(total) if np.isfinite(total) else -np.inf
 
 
-def shared_precision(
-    contributions: Sequence[Contribution],
-    latent_precision: float,
-    gamma: tuple[float, float],
-    n_values: float,
-) -> tuple[float, float]:
-    """Return shape and rate of a shared precision's conditional, latent vectors integrated out."""
-    _, left = _unexplained(contributions, latent_precision)
-    return gamma[0] + 0.5 * n_values, gamma[1] + max(left, 0.0)
-
-
 def _unexplained(
     contributions: Sequence[Contribution], latent_precision: float
 ) -> tuple[float, float]:
@@ -386,17 +382,29 @@ def draw_intercepts(
 
 
 def draw_factors(
+    rng: np.random.Generator, contributions: Sequence[Contribution], latent_precision: float
+) -> NDArray[np.float64]:
+    """Draw the factors (J, K) of the clusters from their exact conditional."""
+    return _draw_normals(rng, *posterior(contributions, latent_precision))
+
+
+def draw_shared(
     rng: np.random.Generator,
+    sums: Sequence[ClusterSums],
     contributions: Sequence[Contribution],
     latent_precision: float,
-    shared: float = 1.0,
-) -> NDArray[np.float64]:
-    """Draw the factors (J, K) of the clusters from their exact conditional.
+    gamma: tuple[float, float] | None,
+) -> tuple[float, NDArray[np.float64]]:
+    """Draw the precision that all noise and latent vectors share, and then the factors (J, K).
 
-    All precisions are multiplied by a `shared` one.
+    `gamma`: as of `log_evidence`; the precision is 1 if there is none.
     """
-    precision, linear = posterior(contributions, latent_precision)
-    return _draw_normals(rng, shared * precision, shared * linear)
+    precision, (own, linear) = 1.0, posterior(contributions, latent_precision)
+    if gamma is not None:
+        _, left = _unexplained(contributions, latent_precision)
+        shape = gamma[0] + 0.5 * sum(one.n_values for one in sums)
+        precision = rng.standard_gamma(shape) / (gamma[1] + max(left, 0.0))
+    return precision, _draw_normals(rng, precision * own, precision * linear)
 
 
 def draw_projection(

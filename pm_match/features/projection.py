@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from pm_match.features.emission import Emission
 from pm_match.features.feature_sums import ClusterSums
-from pm_match.features.projection_fit import ClusterTable, copy, expect, weigh
+from pm_match.features.projection_fit import ClusterTable, copy, expect
 from pm_match.numerics.ahead import Job, job
-from pm_match.numerics.cholesky import factorise, solve_lower, solve_upper
 from pm_match.numerics.kernels import entry, part, reducing
 
 # How many steps a climb remembers, and what gain, as a share of what there is, is its last.
@@ -157,29 +156,6 @@ def maximise(table, n, free, most, past, share, work):
     return value
 
 
-@entry
-def draw_factors(rng, table, n, least, out):
-    """Draw the shared precision and the factors (T, K) of all clusters at `w`.
-
-    `n`: clusters that `sorted` lists; `least`, b: what b' cannot be below, but for rounding; `out`
-    (T, K): filled with the factors. Return the precision, 1 if none is integrated out.
-    """
-    _, ratio = expect(table, n)
-    shape, alpha = table.hyper[0], 1.0
-    if shape > 0.0:
-        alpha = rng.standard_gamma(shape) / max(shape / ratio, least)
-    precision, lower = table.work[0], table.work[1]
-    vector, linear = table.vectors[0], table.vectors[1]
-    for label in range(out.shape[0]):
-        weigh(table, label, precision, linear)
-        factorise(precision, lower)
-        solve_lower(lower, linear, vector)
-        for k in range(vector.shape[0]):
-            vector[k] += rng.standard_normal() / sqrt(alpha)
-        solve_upper(lower, vector, out[label])
-    return alpha
-
-
 class ProjectionObjective:
     """L(W) for one assignment, to climb.
 
@@ -210,11 +186,11 @@ class ProjectionObjective:
         whole = np.concatenate([emission.whitened_projection() for emission in emissions])
         total, number = np.hstack(totals), np.hstack(counts)
         occupied = np.flatnonzero(number.sum(axis=1))
-        shape, self._least = (0.0, 0.0) if gamma is None else gamma
+        shape, rate = (0.0, 0.0) if gamma is None else gamma
         shape += 0.0 if gamma is None else 0.5 * float(number.sum(axis=0) @ widths)
         # What of the log evidence the projections do not enter is left out.
         constant = -0.5 * len(occupied) * whole.shape[1] * log(latent_precision)
-        hyper = np.array([shape, self._least + 0.5 * squares, latent_precision, constant])
+        hyper = np.array([shape, rate + 0.5 * squares, latent_precision, constant])
         first = np.cumsum([0, *widths])
         self.table = ClusterTable.of(first, hyper, total, number, occupied, whole)
         self._ends = np.cumsum([len(emission.intercept) for emission in emissions])[:-1]
@@ -237,12 +213,6 @@ class ProjectionObjective:
         past, work = np.empty((h, 2, *table.w.shape)), np.empty((4, *table.w.shape))
         return maximise(table, len(table.sorted), self.n_factors, most, past, np.empty(h), work)
 
-    def draw(self, rng: np.random.Generator) -> tuple[float, NDArray[np.float64]]:
-        """Draw the shared precision, 1 if there is none, and the factors (T, K) given `w`."""
-        factors = np.empty(self.table.mean.shape)
-        n = len(self.table.sorted)
-        return draw_factors(rng, self.table, n, self._least, factors), factors
-
 
 def kernels() -> list[Job]:
     """List what a step of `ProjectionMAP` calls."""
@@ -251,5 +221,4 @@ def kernels() -> list[Job]:
     table = ClusterTable.of(numbers, vector, matrix, matrix, numbers, matrix)
     return [
         job(maximise, table, 1, 1, 1, remembered, vector, cube),
-        job(draw_factors, np.random.default_rng(), table, 1, 0.0, matrix),
     ]

@@ -170,7 +170,7 @@ def expect(table, n):
     value = table.hyper[3]
     rate = table.hyper[1]
     for x in range(n):
-        weigh(table, table.sorted[x], precision, linear)
+        _weigh(table, table.sorted[x], precision, linear)
         value += 0.5 * (n_factors * log(r) - factorise(precision, lower))
         rate -= 0.5 * solve_lower(lower, linear, vector)
         solve_upper(lower, vector, table.mean[x])
@@ -185,7 +185,7 @@ def expect(table, n):
 
 
 @part
-def weigh(table, label, precision, linear):
+def _weigh(table, label, precision, linear):
     """Fill the inverse of C_j, its lower triangle, and m_j of a label, given `gram` and `w`."""
     n_factors = table.w.shape[1]
     for k in range(n_factors):

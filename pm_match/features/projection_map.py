@@ -8,6 +8,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pm_match.checks import check_count
 from pm_match.clusters.step import PartitionStep, PartitionStepState, statistics
+from pm_match.features.feature_sums import Contributions, draw_shared
 from pm_match.features.parts import Features, random_projection
 from pm_match.features.points import FeaturesPoints
 from pm_match.features.projection import ProjectionObjective
@@ -110,9 +111,9 @@ class ProjectionMAP(PartitionStep):
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         features, points = self.part, self._points
-        setting = features.setting(point)
+        setting, sums = features.setting(point), features.sums(points.labels(point))
         objective = ProjectionObjective(
-            features.sums(points.labels(point)),
+            sums,
             setting.emissions,
             setting.latent_precision,
             features.n_factors,
@@ -129,7 +130,9 @@ class ProjectionMAP(PartitionStep):
         new = dict(point)
         own = zip(features.projections, objective.projections(), strict=True)
         points.write_projections(new, {p: drawn for p, drawn in own if p is not None})
-        precision, factors = objective.draw(self.rng)
-        setting = features.setting(new).given(precision)
+        setting = features.setting(new)
+        drawn_from = Contributions(sums).of(setting.emissions), setting.latent_precision
+        precision, factors = draw_shared(self.rng, sums, *drawn_from, setting.gamma)
+        setting = setting.given(precision)
         points.write_factors(self.rng, new, precision, factors, setting)
         return new, [{"projection_log_joint": reached}]

@@ -13,12 +13,11 @@ from pm_match.features.feature_sums import (
     Contribution,
     contribution,
     draw_factors,
+    draw_shared,
     posterior,
-    shared_precision,
 )
 from pm_match.features.parts import Features, Setting
 from pm_match.features.points import FeaturesPoints
-from pm_match.numerics.log_gamma import draw_log_gamma
 from pm_match.numerics.sums import add_up
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Component, UnservedModelError
@@ -172,16 +171,10 @@ class ShardedFeatures(ShardedEvidence):
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
         """Draw the shared precision, then all that emissions depend on, then latent vectors."""
-        setting, precision = self.features.setting(new), None
-        if setting.gamma is not None:
-            own = self._contributions(setting, sums)
-            n = sum(sums[d.assignment][0].sum() * d.n_features for d in self.features.domains)
-            shape, rate = shared_precision(own, setting.latent_precision, setting.gamma, n)
-            precision = float(np.exp(draw_log_gamma(rng, np.array([shape]))[0]) / rate)
-            setting = setting.given(precision)
-        r = setting.latent_precision
-        own = self._contributions(setting, sums)
-        factors = draw_factors(rng, own, r)
+        setting, own = self.features.setting(new), self._contributions
+        drawn_from = own(setting, sums), setting.latent_precision, setting.gamma
+        precision, factors = draw_shared(rng, self._cluster_sums(sums), *drawn_from)
+        setting = setting.given(precision)
         self._points.write_factors(rng, new, precision, factors, setting)
         if self._step is not None:
             self._step.rng, self._step.sums = rng, self._cluster_sums(sums)

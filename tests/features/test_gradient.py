@@ -10,6 +10,7 @@ from pm_match.features.feature_sums import (
     ClusterSums,
     contribution,
     draw_factors,
+    draw_shared,
 )
 from pm_match.features.projected_normal import log_marginal
 from pm_match.features.projection import ProjectionObjective
@@ -72,8 +73,9 @@ def general(way, rng):
 @pytest.mark.parametrize("way", GENERAL)
 def test_what_is_drawn_given_the_projections(way):
     domains, labels, _, emissions, sums = general(way, np.random.default_rng(3))
-    objective = ProjectionObjective(sums, emissions, R, 2, (SHAPE, RATE))
-    found, factors = objective.draw(np.random.default_rng(1))
+    own = [contribution(s, e) for s, e in zip(sums, emissions, strict=True)]
+    given = np.random.default_rng(1), sums, own, R
+    found, factors = draw_shared(*given, (SHAPE, RATE))
     rng = np.random.default_rng(1)
     shape = SHAPE + 0.5 * sum(data.n_values for data in domains)
     rate = rng.standard_gamma(shape) / found
@@ -85,16 +87,11 @@ def test_what_is_drawn_given_the_projections(way):
 
     expected = (shape - 1.0) * np.log(0.8 / 1.7) - rate * (0.8 - 1.7)
     assert log_density(0.8) - log_density(1.7) == pytest.approx(expected, rel=1e-10)
-    # Those of all clusters, empty ones too, whose precision it multiplies as well.
-    own = [contribution(s, e) for s, e in zip(sums, emissions, strict=True)]
-    np.testing.assert_allclose(factors, draw_factors(rng, own, R, found))
-    scaled = [contribution(s, e.scaled(2.5)) for s, e in zip(sums, emissions, strict=True)]
-    np.testing.assert_allclose(
-        draw_factors(np.random.default_rng(1), own, R, 2.5),
-        draw_factors(np.random.default_rng(1), scaled, 2.5 * R),
-    )
+    # It multiplies the precisions of the factors as well.
+    scaled = [contribution(s, e.scaled(found)) for s, e in zip(sums, emissions, strict=True)]
+    np.testing.assert_allclose(factors, draw_factors(rng, scaled, found * R))
     # Without a precision that is shared, it is 1.
-    one, factors = ProjectionObjective(sums, emissions, R, 2).draw(np.random.default_rng(2))
+    one, factors = draw_shared(np.random.default_rng(2), *given[1:], None)
     assert one == 1.0
     np.testing.assert_allclose(factors, draw_factors(np.random.default_rng(2), own, R))
 
