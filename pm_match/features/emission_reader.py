@@ -15,7 +15,7 @@ from pymc.model.core import Model
 from pytensor.tensor.random.basic import MvNormalRV
 
 from pm_match.features.emission import Emission, with_deviations
-from pm_match.features.parts import Background, Parameter, Setting
+from pm_match.features.parts import Background, Setting
 from pm_match.numerics.kept import Kept
 from pm_match.numerics.masked import MaskedTable
 from pm_match.reading.ancestry import RV, Refusal, mean, scale, undivided
@@ -122,40 +122,8 @@ class Graphs(Declared):
         return [*(own.assignment for own in self.observed), self.latent, *self.deviations]
 
 
-class _Watched:
-    """Something read of a point, anew only when what enters it, the values `watched`, has changed.
-
-    Subclasses say how, in `_read`.
-    """
-
-    watched: Sequence[str]
-    # By the values that were given, what was found: so many of the latest.
-    _known: dict[tuple[bytes, ...], Any] | None = None
-    _n_known = 1
-
-    def __call__(self, point: Point) -> Any:
-        known = self._known = self._known or {}
-        given = tuple([np.asarray(point[name]).tobytes() for name in self.watched])
-        if given not in known:
-            # Copies: points may be written to by those who own them.
-            kept = [np.array(point[name]) for name in self.watched]
-            found = self._read(point, kept)
-            known[given] = found
-            if len(known) > self._n_known:
-                known.pop(next(iter(known)), None)
-            return found
-        return known[given]
-
-    def _read(self, point: Point, kept: list[NDArray]) -> Any:
-        raise NotImplementedError
-
-    def keep_latest(self) -> None:
-        """Forget what was found but for the latest, from now on."""
-        self._known, self._n_known = None, 1
-
-
-class _Part(_Watched):
-    """A graph as a function of a point.
+class _Part:
+    """A graph as a function of a point, read anew only when what enters it has changed.
 
     `stands`, sequence of (variable, variable): random variables, and the inputs that replace them;
     `probes`: values of these inputs; one evaluation for each; `finish`: what is made of the list of
@@ -174,16 +142,17 @@ class _Part(_Watched):
         self._function, self.inputs = compiled(model, [graph], dict(stands), inputs)
         self.watched = self.inputs
         self._probes, self._finish = probes, finish
-        # While a model is read, the same few points come again and again.
-        self._n_known = 64
+        self._kept = Kept()
 
-    def _read(self, point: Point, kept: list[NDArray]) -> Any:
-        return self._finish([self._function(point, *probe)[0] for probe in self._probes])
+    def __call__(self, point: Point) -> Any:
+        def found(*_: NDArray) -> Any:
+            return self._finish([self._function(point, *probe)[0] for probe in self._probes])
+
+        return self._kept.of_values(found, *(point[name] for name in self.watched))
 
     def forget(self, points: Sequence[Point], keys: set[str]) -> None:
         """Watch no more what does not matter: values `keys`, and what moves nothing at `points`."""
         self.watched = [n for n in self.inputs if n not in keys and self._matters(points, n)]
-        self.keep_latest()
 
     def _matters(self, points, name: str) -> bool:
         """Whether a value moves what is found: a little, or to where another point has it."""
@@ -202,22 +171,6 @@ class _Part(_Watched):
         return False
 
 
-class _Direct(_Watched):
-    """The intercept and projection of a domain where variables are just these: nothing is probed.
-
-    `projection`: name of the value variable; `intercept`: likewise, or its constant value.
-    """
-
-    def __init__(self, projection: str, transposed: bool, intercept: str | NDArray):
-        self._transposed, self._intercept = transposed, intercept
-        self.watched = [projection] + ([intercept] if isinstance(intercept, str) else [])
-
-    def _read(self, point: Point, kept: list[NDArray]) -> Any:
-        w = kept[0].T if self._transposed else kept[0]
-        a = kept[1] if isinstance(self._intercept, str) else self._intercept
-        return a, np.ascontiguousarray(w)
-
-
 class EmissionReader:
     """Evaluates how features vary, at any point.
 
@@ -229,7 +182,7 @@ class EmissionReader:
         self._model, self._shapes = context.model, context.shapes
         latent, precision = graphs.latent, graphs.precision
         self._latent = self._part(scale(latent), None, lambda found: _one_number(latent, found[0]))
-        self._means: list[Any] = []
+        self._means: list[_Part] = []
         self._noises, self._spreads, self._backgrounds = [], [], []
         for d, (own, domain) in enumerate(zip(graphs.observed, graphs.data, strict=True)):
             self._means.append(self._mean(context, d))
@@ -276,8 +229,6 @@ class EmissionReader:
             return np.broadcast_to(found[0], shape).astype(float)
 
         centre = _Part(self._model, self.graphs.observed[d].mean, stands, [values], finish)
-        # As large as the data.
-        centre._n_known = 1
         return centre, self._noise(d, (stands, values))
 
     def _stands(self, d: int | None, n: int | None) -> tuple[list, list[NDArray]]:
@@ -357,36 +308,17 @@ class EmissionReader:
 
         return _Part(self._model, own.mean, stands, probes, finish)
 
-    def read_directly(
-        self, keys: dict[str, str], parameters: Sequence[Parameter], points: Sequence[Point]
-    ) -> None:
-        """Read projections and intercepts as what they are, where nothing else enters the means.
-
-        `keys`: the value variable of every parameter; `points`: random points of value variables.
-        """
-        for d, part in enumerate(self._means):
-            own = {p.update: p for p in parameters if p.domain == d}
-            w = own.get("projection", own.get("flat"))
-            a = own.get("intercept")
-            known = {keys[p.name] for p in (w, a) if p is not None}
-            part.forget(points, set())
-            if w is not None and set(part.watched) <= known:
-                intercept = keys[a.name] if a is not None else part(points[0])[0]
-                self._means[d] = _Direct(keys[w.name], w.transposed, intercept)
-
     def forget(self, points: Sequence[Point], keys: set[str]) -> None:
-        """Let backgrounds be evaluated no more often than they change, and keep what is latest.
+        """Let means and backgrounds be evaluated no more often than they change.
 
         `points`: random points of value variables; `keys`: value variables that backgrounds do not
         depend on.
         """
+        for mean_part in self._means:
+            mean_part.forget(points, set())
         for parts in self._backgrounds:
             for part in parts or ():
                 part.forget(points, keys)
-        others: list[_Part | None] = [self._latent, *self._noises, *self._spreads]
-        for other in others:
-            if other is not None:
-                other.keep_latest()
 
     def __call__(self, point: Point) -> Setting:
         """Read the setting at a point of value variables.

@@ -87,8 +87,6 @@ class FeaturesCandidate(Declared):
     def _features(self, context, check, graphs: Graphs, reader, truncation: int) -> Features:
         parameters = parameters_of(context, check, graphs, reader)
         _check_flat(graphs, parameters)
-        keys = {p.name: context.key(context.model[p.name]) for p in parameters}
-        reader.read_directly(keys, parameters, check.points)
         reader.forget(check.points, {context.key(rv) for rv in graphs.integrated})
         domains = tuple(
             FeatureDomain(

@@ -6,18 +6,14 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-import pm_match as pmm
 from pm_match.clusters.protocol import collect
 from pm_match.clusters.relevance import log_flags, new_relevance
 from pm_match.clusters.sweep import log_joint, new_partition, place, reassign
 from pm_match.clusters.units import units
-from pm_match.features import emission_reader
 from pm_match.features.emission import Emission, draw_missing
 from pm_match.features.feature_sums import ClusterSums, Contributions, log_evidence
-from pm_match.features.parts import Features
 from pm_match.features.projected_normal import ProjectedNormalEvidence, log_marginal
 from pm_match.numerics.masked import MaskedTable
-from pm_match.reading import read
 from tests.declared.plain import plain_log_prior
 from tests.exactness.dense import dense, moments
 
@@ -174,21 +170,3 @@ def test_objects_one_by_one(full, missing):
 def _log_density(found, pattern, n, z):
     quadratic = z @ found.gram[pattern] @ z - 2.0 * found.projected[n] @ z + found.squares[n]
     return found.constants[n] - 0.5 * quadratic
-
-
-def test_a_run_keeps_the_latest_noise_alone(monkeypatch):
-    made, make = [], emission_reader._Part.__init__
-
-    def noted(own, *args):
-        make(own, *args)
-        made.append(own)
-
-    monkeypatch.setattr(emission_reader._Part, "__init__", noted)
-    rng = np.random.default_rng(0)
-    model = pmm.models.table_clusters({name: rng.normal(size=(20, 3)) for name in "ab"})
-    (features,) = read(model).of(Features)
-    start = {name: np.asarray(value) for name, value in model.initial_point(0).items()}
-    for shift in (0.0, 0.1, 0.2):
-        features.setting({n: v + shift if v.dtype.kind == "f" else v for n, v in start.items()})
-    assert made
-    assert max(len(own._known or ()) for own in made) == 1
