@@ -64,8 +64,11 @@ def read_cells(file: Path) -> pd.DataFrame:
 
 
 def _by_mark(given: Path | bytes, marks: Sequence[str]) -> pd.DataFrame:
-    """Read what is between marks, the first ones of which rows below the header have any."""
-    failed = None
+    """Read what is between the marks by which no row is short, and most cells; or else the first.
+
+    They are marks that rows below the header have, too.
+    """
+    failed, found = None, []
     for mark in marks:
         try:
             cells = _all_cells(given, sep=mark, skipinitialspace=True)
@@ -73,7 +76,9 @@ def _by_mark(given: Path | bytes, marks: Sequence[str]) -> pd.DataFrame:
             failed = failed or error
         else:
             if cells.iloc[1:, 1:].fillna("").any(axis=None):
-                return cells
+                found.append(cells)
+    if found:
+        return max(found, key=lambda own: 0 if own.isna().any(axis=None) else own.shape[1])
     if failed is not None:
         raise failed
     return _all_cells(given, skipinitialspace=True)

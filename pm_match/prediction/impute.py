@@ -52,9 +52,10 @@ def impute(
     predict links; those of new objects are not predicted. Mean and quantiles are those of the
     mixture, so that they are steadier than those of the recorded draws ``<name>_unobserved``, which
     say the same. Columns of log-normal, exponential, geometric and negative binomial values get the
-    median instead of the mean, which may be infinite, and so do normal ones whose precisions have a
-    Gamma prior of shape 1/2 or less. Those of any other likelihood, and of columns whose missing
-    values something else depends on, are left out: these draws alone say what they are.
+    median instead of the mean, which may be infinite. So do normal ones if any of their precisions
+    has a Gamma prior of shape 1/2 or less, and vectors that have a t of one degree in a cluster.
+    Those of any other likelihood, and of columns whose missing values something else depends on,
+    are left out: these draws alone say what they are.
 
     Parameters
     ----------

@@ -314,6 +314,9 @@ def test_names_of_columns_may_have_commas_where_other_marks_separate_cells(tmp_p
     table = read_table_file(write(tmp_path / "a.csv", text))
     assert table.columns.tolist() == ["size, cm", "weight"]
     assert table["weight"].tolist() == [2, 4]
+    text = "name;size, cm;weight\np;1,5;2\nq;3,0;4\n".replace(";", mark)
+    table = read_table_file(write(tmp_path / "c.csv", text))
+    assert table["size, cm"].tolist() == ["1,5", "3,0"]
     text = f"name,size{mark} cm\np,1\nq,3\n"
     table = read_table_file(write(tmp_path / "b.csv", text))
     assert table.columns.tolist() == [f"size{mark} cm"]
