@@ -27,6 +27,8 @@ _SPELLED = (
     (r"types=\[…\]", "--types"),
     (r"model='relational_clusters'", "--edges"),
     (r"(family|absent)=['\"]([\w-]+)['\"]", r"--\1 \2"),
+    (r"\bdispersion=([\d.]+)", r"--dispersion \1"),
+    (r"exposure='degree'", "--degree-correction"),
     (r"self_loops=True", "--self-loops"),
     (r"^(\w+: no) option 'power'.*", r"\1 --power"),
     (r"^(\w+: no) option 'correlated'.*", r"\1 --correlated or --no-correlated"),
@@ -247,9 +249,9 @@ def _add_networks(group: Any) -> None:
     )
     group.add_argument(
         "--family",
-        choices=("bernoulli", "poisson", "negative-binomial", "normal"),
-        help="what values are: 0 or 1, counts, counts that vary more, numbers (default: bernoulli "
-        "or poisson, by the values)",
+        choices=("bernoulli", "poisson", "negative-binomial", "edges", "normal"),
+        help="what values are: 0 or 1, counts, counts that vary more, counts of which it matters "
+        "only whether there are any, numbers (default: by the values, and for counts by searches)",
     )
     group.add_argument(
         "--dispersion",

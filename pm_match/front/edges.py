@@ -15,16 +15,17 @@ import pandas as pd
 from pm_match.checks import is_count, no_such, warn
 from pm_match.front.cells import InputError, is_market, whole_numbers
 from pm_match.front.files import NetworkFile, read_network_file
-from pm_match.networks.data import Network, as_network, cell_name, default_types
+from pm_match.networks.data import Network, as_network, cell_name, default_types, edges_alone
 
 
 def look_at_networks(
     given: Mapping[str, Any], columns: Sequence[str] | None, options: Mapping[str, Any]
-) -> tuple[dict[str, Network], dict[str, Any], list[str]]:
+) -> tuple[dict[str, Network], dict[str, Any], list[str], bool]:
     """Look at networks: what their values are, and whose rows and columns they have.
 
     Return `networks`; `options`: of `models.relational_clusters`, with what the data say: `family`,
-    `types`, and `symmetric` if the files' headers do; `notes`.
+    `types`, and `symmetric` if the files' headers do; `notes`; whether another family may be better
+    for these counts.
     """
     notes: list[str] = []
     options = {name: option for name, option in options.items() if option is not None}
@@ -55,6 +56,9 @@ def look_at_networks(
     if _headers_say_symmetric(list(read.values()), one_mode, options):
         options["symmetric"] = True
     family: Any = options.get("family") or ("poisson" if "exposure" in options else None)
+    edges = family == "edges"
+    if edges:
+        family = "poisson"
     kind = {
         name: options[name] for name in ("absent", "symmetric", "self_loops") if name in options
     }
@@ -73,13 +77,22 @@ def look_at_networks(
         if own.file is not None and is_market(own.file):  # whose rows and columns count from 1
             labels = tuple(pd.RangeIndex(1, n + 1) for n in network.shape)
             network = replace(network, labels=labels)
-        networks[name] = network
-    options["family"] = family or _family(networks, read, notes)
+        networks[name] = edges_alone(network) if edges else network
+    options["family"] = "bernoulli" if edges else family or _family(networks, read)
+    counted = not family and options["family"] == "poisson"
+    if counted and "dispersion" in options:
+        options["family"], counted = "negative-binomial", False
+    is_open = counted and {"density_prior", "noise_prior"}.isdisjoint(options)
+    if counted:
+        notes.append(
+            "Values are counts, of family='poisson'"
+            f"{' unless searches describe others better' if is_open else ''}."
+        )
     if "symmetric" not in options and (one_mode or not types):
         _warn_of_mirrors(networks, one_mode)
     if not types:
         options["types"] = _types(read, networks, one_mode)
-    return networks, options, notes
+    return networks, options, notes, is_open
 
 
 def _read(name, network, columns, n_axes, symmetric, notes) -> NetworkFile:
@@ -298,9 +311,7 @@ def _types(read, networks, one_mode) -> tuple[str, ...]:
     return names if fine else unnamed
 
 
-def _family(
-    networks: Mapping[str, Network], read: Mapping[str, NetworkFile], notes: list[str]
-) -> str:
+def _family(networks: Mapping[str, Network], read: Mapping[str, NetworkFile]) -> str:
     """Choose the family of all values."""
     values = np.concatenate([network.values for network in networks.values()])
     if np.isin(values, (0.0, 1.0)).all():
@@ -317,8 +328,4 @@ def _family(
                 f"{network.values[first]:g} at cell {cell}. Bring weights to mean 0 and variance "
                 "about 1 and say family='normal', or make edges of them (x > 0)"
             )
-    notes.append(
-        "Values are counts: family='poisson'. If it matters only whether there are any, give edges "
-        "alone (x > 0); if they vary much more, say family='negative-binomial'."
-    )
     return "poisson"

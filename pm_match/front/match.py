@@ -41,7 +41,7 @@ def match(
     It is short for::
 
         prepared = pmm.prepare(data, links=links, id=id)  # what is used, how, and in which model
-        prepared = prepared.settled()  # do numbers go together within clusters?
+        prepared = prepared.settled()  # do numbers go together? what are counts? searches tell
         model = prepared.declare()  # plain PyMC, by a function of pmm.models
         idata = pmm.sample(model=model)  # searches, then samples
         result = pmm.MatchResult(idata, model, prepared)  # estimates, and judges the chains

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,6 @@ from pm_match.checks import (
     type_name,
     warn,
 )
-from pm_match.find_matching import find_matching
 from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import (
     LEFT_OUT,
@@ -39,10 +37,9 @@ from pm_match.front.columns import (
 )
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import as_variable, is_matrix, read_table_file
+from pm_match.front.settle import settle
 from pm_match.models.declare import declare_links, link_sets, warn_of_levels
-from pm_match.models.mixture import may_be_correlated
 from pm_match.networks.data import Network
-from pm_match.progress import searching_for
 from pm_match.starts import initial_points
 from pm_match.tables.blanks import without_blanks
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
@@ -60,8 +57,6 @@ MODELS = (*_NUMERIC, "mixture", "relational_clusters")
 _MOST_VARIABLES, _COMPONENTS = 200, 10
 # Clusters that there may be beside the known classes.
 _MORE = 4
-# With either of two models that searches choose from.
-_SEARCHES = 2
 # Fewer names in two columns are categories rather than the ends of edges.
 _LEAST_NODES = 10
 # That no two rows are the same is chance if fewer pairs of rows were to be expected the same.
@@ -118,6 +113,8 @@ class PreparedData:
         The columns of tables that name their objects, by names of `data`.
     raw : dict of str to DataFrame
         Tables before they were standardised, if that was asked for.
+    open_family : bool
+        Whether networks hold counts, and nobody said of which family.
 
     Examples
     --------
@@ -147,6 +144,7 @@ class PreparedData:
     model: str = ""
     ids: dict[str, str] = field(default_factory=dict)
     raw: dict[str, pd.DataFrame] = field(default_factory=dict)
+    open_family: bool = False
 
     def numeric(self) -> dict[str, pd.DataFrame]:
         """Give the columns of all tables that are not categories."""
@@ -259,12 +257,19 @@ class PreparedData:
     def settled(
         self, random_seed: Any = None, progressbar: bool = True, **where: Any
     ) -> PreparedData:
-        """Choose by searches what a look at data leaves open: whether numbers go together.
+        """Choose by searches what a look at data leaves open; the highest log joint decides.
 
-        This is asked of a `mixture` with two columns of numbers or more that the same tables have,
-        none of whose values are missing and with ten objects or more for each column, unless
-        `prepare` was given `correlated` or `power`. Of two searches with independent and two with
-        correlated numbers, that with the highest log joint decides.
+        Whether numbers go together is asked of a `mixture` with two columns of numbers or more that
+        the same tables have, none of whose values are missing and with ten objects or more for each
+        column, unless `prepare` was given `correlated` or `power`. There are two searches with
+        independent and two with correlated numbers.
+
+        What counts of networks are is asked unless `prepare` was given `family`, `exposure`,
+        `dispersion` or priors of densities. It may matter only whether there are any (the edges
+        alone); or they are Poisson or negative binomial, without or with the objects' degrees as
+        exposures. Each is tried on one network, on about 2,000 of its cells if there are more. Log
+        joints are made such of all counts (`pm_match.networks.counts`); if they differ by less than
+        10, what supposes less is taken.
 
         Parameters
         ----------
@@ -278,37 +283,7 @@ class PreparedData:
         PreparedData
             The same, if nothing is open.
         """
-        if (
-            self.model != "mixture"
-            or not {"correlated", "power"}.isdisjoint(self.options)
-            or not may_be_correlated(self.data, self.uses(), self.options.get("shared"))
-        ):
-            return self
-        best: list[float] = []
-        for correlated in (False, True):
-            what = "correlated" if correlated else "independent"
-            with warnings.catch_warnings(), searching_for(f"{what} numbers"):
-                # Nothing is told of these searches but which is better.
-                warnings.simplefilter("ignore")
-                found = find_matching(
-                    self.declare(correlated=correlated),
-                    starts=_SEARCHES,
-                    random_seed=random_seed,
-                    progressbar=progressbar,
-                    **where,
-                )["starts"]["log_joint"]
-            if len(found) < _SEARCHES:
-                raise KeyboardInterrupt  # which `find_matching` answers with what it has
-            best.append(float(found.max()))
-        apart, together = best
-        better = together > apart
-        said = (
-            f"Numbers {'have one covariance' if better else 'are independent'} within clusters: "
-            f"the log joint of a search is {abs(together - apart):,.1f} higher so "
-            f"(correlated={better})."
-        )
-        options = {**self.options, "correlated": better}
-        return replace(self, options=options, notes=[*self.notes, said])
+        return settle(self, random_seed, progressbar, where)
 
     def starts(
         self,
@@ -531,8 +506,10 @@ def prepare(
         if id is not None:
             why = "" if columns is None else " (of tables, columns= is a mapping to uses)"
             raise ValueError(f"id: expected none, as these are networks{why}; found {id!r}")
-        networks, options, notes = look_at_networks(given, columns, options)
-        found = PreparedData("networks", networks, titles, notes=notes, options=options)
+        networks, options, notes, is_open = look_at_networks(given, columns, options)
+        found = PreparedData(
+            "networks", networks, titles, notes=notes, options=options, open_family=is_open
+        )
     else:
         ids = _ids(id, titles)
         tables, looked = _look_at_tables(given, titles, ids, dict(columns or {}))

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.utils import MissingInputError
 from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.networks.data import COUNTS, Network, cell_exposures
+from pm_match.networks.data import COUNTS, Network, cell_exposures, degrees_of
 from pm_match.reading.probe import evaluate
 from pm_match.tables.order import in_order
 
@@ -310,14 +310,8 @@ def check_exposure(
 
 def _degree_exposure(network, symmetric) -> list[NDArray[np.float64]]:
     """Give exposures of which the product is that of the degrees over the total."""
-    degrees = [
-        np.bincount(network.index[:, axis], network.values, minlength=n)
-        for axis, n in enumerate(network.shape)
-    ]
-    total = network.values.sum()
-    if symmetric:
-        degrees = [degrees[0] + degrees[1]] * 2
-        total = 2 * total
+    degrees = degrees_of(network, symmetric) * (2 if symmetric else 1)
+    total = degrees[0].sum()
     # The product over all axes is the product of the degrees over that of all but one total.
     power = (len(degrees) - 1) / len(degrees)
     return [degree / total**power if total else degree for degree in degrees]

@@ -7,7 +7,7 @@ as a table, are never made dense.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -172,6 +172,20 @@ def cell_exposures(
         if given is not None:
             found *= given[index[:, axis]]
     return found
+
+
+def degrees_of(network: Network, symmetric: bool) -> list[NDArray[np.float64]]:
+    """Give the degrees of the objects on every axis; of a symmetric network, once."""
+    degrees = [
+        np.bincount(network.index[:, axis], network.values, minlength=n)
+        for axis, n in enumerate(network.shape)
+    ]
+    return [degrees[0] + degrees[1]] if symmetric else degrees
+
+
+def edges_alone(network: Network) -> Network:
+    """Give a network of counts as edges, 1 where there are any."""
+    return replace(network, values=(network.values > 0).astype(np.float64))
 
 
 def cell_numbers(shape: Sequence[int], *indices: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -1,8 +1,6 @@
 """What is used of the data, what is not, and which model they get."""
 
-import logging
 import re
-import sys
 import warnings
 
 import numpy as np
@@ -130,79 +128,6 @@ def test_whole_numbers_that_vary_less_than_counts_are_codes():
     few = {name: own[:9].assign(rating=np.resize([3, 4], 9)) for name, own in tables.items()}
     assert pmm.prepare(few).uses()["rating"] == "count"
     assert "rating" in pmm.prepare(tables, model="table_clusters").numeric()["a"]
-
-
-def test_searches_settle_whether_numbers_go_together():
-    rng = np.random.default_rng(0)
-
-    def crabs(n):
-        """Two kinds, of any size, that differ in shape."""
-        kind, size = rng.integers(2, size=n), 3.0 * rng.normal(size=n)
-        x = {"length": size, "width": size + 2.0 * kind} | {"depth": size - 2.0 * kind}
-        return pd.DataFrame(x) + 0.3 * rng.normal(size=(n, 3))
-
-    tables = {"a": crabs(60), "b": crabs(40)}
-    alone = {name: own.apply(rng.permutation) for name, own in tables.items()}
-    quiet = {"random_seed": 0, "progressbar": False}
-    for own, together in ((tables, True), (alone, False)):
-        found = pmm.prepare(own).settled(**quiet)
-        assert found.options == {"correlated": together}
-        words = "have one covariance" if together else "are independent"
-        assert re.fullmatch(
-            rf"Numbers {words} within clusters: the log joint of a search is \d+\.\d higher so "
-            rf"\(correlated={together}\)\.",
-            found.words()[-1],
-        )
-        assert ("precision_cholesky" in str(found.declare().value_vars)) == together
-    matched = pmm.match(tables, search_only=True, **quiet)
-    assert matched.prepared.options == {"correlated": True}
-
-
-def test_searches_that_settle_say_what_they_are_for(monkeypatch, caplog):
-    x = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["u", "v"])
-    monkeypatch.setattr(sys.modules["pm_match.find_matching"], "PATIENCE", 1e-9)
-    logger = logging.getLogger("pymc")
-    logger.addHandler(caplog.handler)
-    with caplog.at_level(logging.INFO, logger="pymc"):
-        pmm.prepare({"a": x, "b": x + 0.1}).settled(0, cores=1)
-    logger.removeHandler(caplog.handler)
-    said = [line for line in caplog.messages if line.startswith("Searching")]
-    expected = [f"Searching ({own} numbers) ..." for own in ("independent", "correlated")]
-    assert list(dict.fromkeys(said)) == expected
-
-
-def test_interrupted_nothing_is_settled(interrupted_at):
-    numbers = interrupted_at(2)
-    x = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["u", "v"])
-    found = pmm.prepare({"a": x, "b": x + 0.1})
-    with pytest.raises(KeyboardInterrupt):
-        found.settled(0, progressbar=False, cores=1)
-    assert next(numbers) == 3
-
-
-def test_nothing_is_left_to_settle():
-    rng = np.random.default_rng(0)
-    x = pd.DataFrame(rng.normal(size=(40, 3)), columns=list("uvw"))
-    tables = {"a": x[:20].copy(), "b": x[20:].reset_index(drop=True)}
-    one = {name: own[["u"]] for name, own in tables.items()}
-    few = {name: own[:14] for name, own in tables.items()}
-    hole = tables | {"b": tables["b"].mask(tables["b"] == tables["b"].max())}
-    for data, told in (
-        (tables, {"correlated": True}),
-        (tables, {"correlated": False}),
-        (tables, {"power": 0.5}),
-        (tables, {"model": "table_clusters"}),
-        (tables, {"shared": []}),
-        (one, {}),
-        (few, {}),
-        (hole, {}),
-    ):
-        found = pmm.prepare(data, **told)
-        assert found.settled() is found
-    for told in ({}, {"correlated": None}):
-        found = pmm.prepare(tables, **told)
-        assert found.declare().free_RVs
-        assert "correlated" in found.settled(0, progressbar=False).options
 
 
 def test_whole_numbers_that_name_the_rows_of_a_file_are_numbers(tmp_path):
@@ -421,6 +346,8 @@ class TestNetworks:
         family = lambda x: pmm.prepare({"a": sparse.csr_array(x)}).options["family"]  # noqa: E731
         assert family([[0, 1], [1, 0]]) == "bernoulli"
         assert family([[0, 3], [1, 0]]) == "poisson"
+        told = pmm.prepare({"a": np.array([[0, 3], [1, 0]])}, dispersion=0.5)
+        assert told.options["family"] == "negative-binomial"
         with pytest.raises(
             ValueError, match=r"network 'a': .* found 0.5 at cell \(0, 1\). Bring .* f"
         ):
