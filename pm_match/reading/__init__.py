@@ -21,7 +21,13 @@ from pm_match.reading.joint_labels import as_declared, entangled, together
 from pm_match.reading.kept import Kept
 from pm_match.reading.kinds import on_registration
 from pm_match.reading.known_labels import with_free_labels
-from pm_match.reading.own_weights import WEIGHTS_OF, no_labels, vectors, with_equal_weights
+from pm_match.reading.own_weights import (
+    WEIGHTS_OF,
+    no_labels,
+    vectors,
+    with_equal_weights,
+    without_sum_of_one,
+)
 from pm_match.reading.parts import Joint, Structure, UnservedModelError
 from pm_match.reading.probe import without_c
 from pm_match.reading.recognise import Reader
@@ -71,7 +77,8 @@ def _read(model: Model, binary: bool) -> tuple[Structure, Model, bool]:
 
     And whether all has been tried that may be.
     """
-    if unread := _masked(model) | _with_named_dims(model):
+    unread = _masked(model) | _with_named_dims(model)
+    if unread := unread or without_sum_of_one(model):
         return Structure((), unread), model, True
     first, structure = _with_known_labels(model)
     if not binary and structure.empty and not structure.refusals:

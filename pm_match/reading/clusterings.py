@@ -256,11 +256,6 @@ def _known_weights(context: Context, assignments) -> NDArray[np.float64]:
             f"the constant probabilities of {names(assignments)} hold {weights.min()}; expected "
             "positive ones: leave out clusters that cannot be"
         )
-    if not np.isclose(weights.sum(), 1.0):
-        raise Refusal(
-            f"the constant probabilities of {names(assignments)} sum to {weights.sum():.6g}; "
-            "expected 1"
-        )
     return weights.astype(np.float64)
 
 

@@ -9,22 +9,27 @@ over equal weights, and of a potential
 for every object, which is evidence about its label like any other.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import log, prod
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pymc.model.core import Model
+from pytensor.graph.traversal import walk
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
-from pm_match.reading.ancestry import RV, a_kind, parameters
+from pm_match.reading.ancestry import RV, a_kind, names, parameters
 from pm_match.reading.clusterings import no_vector
 from pm_match.reading.context import Context
+from pm_match.reading.probe import initial_point, point_function, starts
 from pm_match.reading.with_assignments import with_assignments
 
 # What the potentials are called, before the assignments' names.
 WEIGHTS_OF = "weights of "
+# At so many starts besides the first PyMC looks for one with a density.
+_N_STARTS = 10
 
 
 def with_equal_weights(model: Model, groups: Mapping[str, Sequence[str]]) -> Model:
@@ -48,6 +53,47 @@ def with_equal_weights(model: Model, groups: Mapping[str, Sequence[str]]) -> Mod
             places[rv.name] = one
             terms[f"{WEIGHTS_OF}{rv.name!r}"] = pm.logp(rv, rv) + log(size)
     return with_assignments(model, whole, terms, places)
+
+
+def without_sum_of_one(model: Model) -> dict[str, str]:
+    """Refuse labels whose probabilities do not sum to 1, for which PyMC has no density.
+
+    As PyMC does, take for 1 what is within 1e-5 of it, and look at some other starts if that is
+    not so at the first: of many sticks, none of which takes the rest, hardly any may be left.
+    """
+    drawn = [rv for rv in model.basic_RVs if isinstance(rv.owner.op, CategoricalRV)]
+    graphs = [parameters(rv)[0] for rv in drawn]
+    read, first = point_function(model, graphs), initial_point(model)
+
+    def sums(point: Mapping[str, NDArray]) -> list[NDArray]:
+        return [p.sum(axis=-1, dtype=np.float64) for p in read(point)]
+
+    def far(own: NDArray) -> NDArray[np.bool_]:
+        return np.abs(own - 1.0) > 1e-5 + 1e-8
+
+    found = sums(first)
+    off = [far(own) for own in found]
+    if any(own.any() for own in off):
+        jittered = starts(model, [rv for rv in model.free_RVs if rv.dtype.startswith("float")])
+        for seed in range(_N_STARTS):
+            off = [b & far(own) for b, own in zip(off, sums(jittered(seed)), strict=True)]
+    known = {*model.named_vars.values()}
+
+    def made_of(variable: RV) -> Iterable[RV] | None:
+        return variable.owner.inputs if variable.owner and variable not in known else None
+
+    refused = {}
+    for rv, p, own, wrong in zip(drawn, graphs, found, off, strict=True):
+        if wrong.any():
+            place = np.unravel_index(np.argmax(wrong), wrong.shape)
+            row = "" if wrong.all() else f" in row {', '.join(map(str, place))}"
+            refused[rv.name] = (
+                f"expected its probabilities, of {names(known & {*walk([p], made_of)})}, to sum to "
+                f"1; found a sum of {own[place]:.6g}{row} where chains start, for which PyMC has "
+                "no density: let the last label take the rest, as pm.StickBreakingWeights does, or "
+                "a last stick of 1"
+            )
+    return refused
 
 
 def n_labels(context: Context, rv: RV) -> int:

@@ -379,3 +379,91 @@ def test_predictives_of_known_objects_have_their_own_weights():
     found = pmm.log_predictive(data, model, progressbar=False).log_likelihood["objects"]
     expected = np.log((CONSTANT * stats.poisson.pmf(COUNTS[:, None], RATES)).sum(axis=1))
     np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-10)
+
+
+def sticks(n):
+    """Return the weights that so many sticks break: none of them takes what is left."""
+    stick = pm.Beta("stick", 1.0, 1.0, shape=n)
+    return stick * pt.concatenate([[1.0], pt.cumprod(1.0 - stick)[:-1]])
+
+
+def counts_over(p, **options):
+    label = pm.Categorical("cluster", p=p, **options)
+    pm.Poisson("x", pt.arange(1.0, 41.0)[label], observed=COUNTS)
+
+
+def short_vector(n=5):
+    counts_over(pm.Deterministic("weights", sticks(n)), shape=N)
+
+
+def short_row():
+    whole = pm.math.softmax(pm.Normal("logit", shape=5))
+    counts_over(pt.stack([*[whole] * (N - 1), sticks(5)]))
+
+
+def short_constants():
+    counts_over(pm.Data("known", CONSTANT - [0.0, 0.0, 0.01]))
+
+
+def short_and_known():
+    label = np.ma.masked_equal([0, -1, 2, -1, -1, -1], -1)
+    counts_over(sticks(5), observed=label)
+
+
+def short_together():
+    one = pm.Categorical("cluster", p=sticks(4), shape=N)
+    other = pm.Categorical("other", p=np.ones(2) / 2, shape=N)
+    rates = pt.constant(np.arange(1.0, 9.0).reshape(4, 2))
+    pm.Poisson("x", rates[one, other], observed=COUNTS)
+
+
+def short_beside():
+    beta_of_others = pm.Beta("p", 1.0, 2.0)
+    pm.Poisson("y", 1.0 + pm.Bernoulli("other", beta_of_others, shape=N), observed=COUNTS)
+    counts_over(sticks(5), shape=N)
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (short_vector, "cluster: .* 'weights', .* sum to 1; found a sum of 0.96875"),
+        (short_row, r"cluster: .* of 'logit', 'stick', .* a sum of 0.96875 in row 5"),
+        (short_constants, "cluster: .* 'known', .* a sum of 0.99 where"),
+        (short_and_known, "cluster_unobserved, cluster_observed: .* 'stick', .* a sum of 0.96875"),
+        (short_together, "model: cluster: .* 'stick', .* a sum of 0.9375"),
+        (short_beside, "model: cluster: .* 'stick', .* a sum of 0.96875"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
+def test_weights_that_do_not_sum_to_one_are_refused(write, message):
+    model = declared(write)
+    assert model.compile_logp()(model.initial_point()) == -np.inf
+    with pytest.raises(UnservedModelError, match=message) as raised:
+        pmm.sample(5, tune=5, chains=1, model=model, progressbar=False)
+    assert "pm.StickBreakingWeights" in str(raised.value)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_weights_that_sum_to_one_as_far_as_pymc_can_tell_are_served(dtype):
+    """So many sticks leave next to nothing where a chain starts; the density is PyMC's."""
+    model = declared(lambda: short_vector(30))
+    assert np.isfinite(model.compile_logp()(model.initial_point()))
+    assert not read(model).refusals
+
+    def rounded():
+        p = pm.math.softmax(pm.Normal("logit", 0.0, 3.0, shape=(N, 40)), axis=1)
+        counts_over(p.astype(dtype) * (1.0 + 5e-6))
+
+    assert not read(declared(rounded)).refusals
+
+
+def test_weights_that_sum_to_one_at_some_starts_only_are_served():
+    """PyMC tries others if a density is not defined at the first."""
+
+    def rounded():
+        logit = pm.Normal("logit", shape=T)
+        counts_over(pm.math.softmax(logit) + 1e-4 * pt.eq(logit[0], 0.0), shape=N)
+
+    model = declared(rounded)
+    assert model.compile_logp()(model.initial_point()) == -np.inf
+    assert not read(model).refusals

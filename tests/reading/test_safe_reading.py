@@ -145,7 +145,7 @@ def test_known_weights_sum_to_one():
         z = pm.Normal("z", 0.0, 1.0, shape=(T, 1))
         w = pm.Normal("w", 0.0, 1.0, shape=(2, 1))
         pm.Normal("x", z[c] @ w.T, 1.0, observed=np.zeros((4, 2)))
-    assert "'cluster' sum to 1.6; expected 1" in read(model).refusals["cluster"]
+    assert "'known', to sum to 1; found a sum of 1.6" in read(model).refusals["cluster"]
 
 
 @pytest.mark.parametrize("n_labels", [2, 3])
