@@ -167,7 +167,7 @@ def find_matching(
     found = one_draw(
         model, best.point, {"log_joint": best.log_joint, "n_occupied": best.n_occupied}
     )
-    annotate(found, structure, ours)
+    annotate(found, model, ours)
     found["starts"] = xr.DataTree(_diagnosis(found["posterior"], ends, agreement))
     return found
 

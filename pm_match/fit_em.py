@@ -153,7 +153,7 @@ def fit_em(
         "converged": np.bool_(fit.converged),
     }
     found = one_draw(model, with_values(model, initial_point(model), fitted.values), stats)
-    annotate(found, structure, [])
+    annotate(found, model, [])
     found["posterior"].attrs["projections"] = "maximum likelihood"
     found["em"] = xr.DataTree(
         xr.Dataset(

@@ -17,28 +17,32 @@ from pm_match.checks import warn
 from pm_match.matching.advice import FEW_DRAWS, FULL
 from pm_match.matching.diagnose import diagnose
 from pm_match.matching.draws import (
+    EACH,
     FLAGS,
     JOINT,
     ROWS_OF,
     SAMPLE_DIMS,
     SET,
+    bare,
     draws_as_they_are,
     needs_tree,
 )
 from pm_match.matching.landmarks import GROUP
 from pm_match.reading import read
-from pm_match.reading.parts import Assignment, Structure
+from pm_match.reading.belonging import belonging
+from pm_match.reading.parts import Assignment, Clustering, Structure
 
 # Sampler statistics that say how a chain does.
 _TOLD = ("log_joint", "n_occupied", "log_likelihood", "spread")
 
 
-def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> None:
-    """Say in a DataTree's attributes what its variables are, and how they were found.
+def annotate(idata: xr.DataTree, model: Model, used: Sequence[Any]) -> None:
+    """Say in a DataTree's attributes what a model's variables are, and how they were found.
 
     Labels and flags are stored in small types (see `stored_types`). Labels that are all observed
     are in every draw what they are.
     """
+    structure = read(model)
     by_map = any(getattr(step, "maximises", False) for step in used)
     posterior = idata["posterior"]
     assert isinstance(posterior, xr.DataTree)
@@ -76,6 +80,63 @@ def annotate(idata: xr.DataTree, structure: Structure, used: Sequence[Any]) -> N
                 # Sample dims come first.
                 dim = posterior[name].dims[2 + axis]
                 attrs[f"{ROWS_OF}_{dim}"] = of_part or component.clusterings[number].title
+    _tell_clusters(posterior, model, structure)
+
+
+def _tell_clusters(posterior: xr.DataTree, model: Model, structure: Structure) -> None:
+    """Say what else is of clusters, and which dims without names of the user's are of none."""
+    labels = stored_types(structure)
+    # The dims that may be of clusters, by how many entries they have.
+    sets: dict[tuple[str, str], set[str]] = {}
+    for name, variable in posterior.data_vars.items():
+        told = any(key.startswith(ROWS_OF) for key in variable.attrs)
+        for dim in () if told or name in labels else map(str, variable.dims[2:]):
+            if bare(dim).startswith(f"{bare(name)}_dim_"):
+                sets[str(name), dim] = {
+                    clustering.title
+                    for clustering in structure.all_clusterings
+                    if variable.sizes[dim] in _numbers_of_labels(clustering)
+                }
+    free = {rv.name for rv in model.free_RVs}
+    for component in structure.components:
+        for number, clustering in enumerate(component.clusterings):
+            of = [own for own in component.evidence if number in own.clusterings]
+            each = [names for own in of for names in own.each_cluster]
+            unclear = any(clustering.title in titles for titles in sets.values())
+            joint = any(own.parts or own.name not in free for own in clustering.assignments)
+            if joint or not (each or unclear):
+                continue
+            axes = {
+                (name, axis)
+                for own in of
+                for name, those in own.of_clusters.items()
+                for axis, one in those.items()
+                if one == number
+            }
+            found = belonging(model, clustering, axes, each)
+            for (name, axis), theirs in found.axes.items():
+                if name not in posterior:
+                    continue
+                dim = str(posterior[name].dims[2 + axis])
+                sets.get((name, dim), set()).discard(clustering.title)
+                if theirs:
+                    sets.pop((name, dim), None)
+                    posterior[name].attrs[f"{ROWS_OF}_{dim}"] = clustering.title
+            for names in (*found.each, *((name,) for name in found.alone)):
+                for name in names:
+                    if name in posterior:
+                        posterior[name].attrs[ROWS_OF] = clustering.title
+                        if len(names) > 1:
+                            posterior[name].attrs[EACH] = list(names)
+    for (name, dim), titles in sets.items():
+        if not titles and ROWS_OF not in posterior[name].attrs:
+            posterior[name].attrs[f"{ROWS_OF}_{dim}"] = ""
+
+
+def _numbers_of_labels(clustering: Clustering) -> set[int]:
+    """Return how many labels there are, and how many of each part of joint ones."""
+    parts = (part.n_labels for own in clustering.assignments for part in own.parts)
+    return {clustering.truncation, *parts}
 
 
 def stored_types(structure: Structure) -> dict[str, np.dtype]:

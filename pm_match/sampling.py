@@ -499,7 +499,7 @@ def _drawn(model: Model, run: _Run, methods: list[Any]) -> Any:
     with model, threadpool_limits(1, user_api="blas"):
         idata = _draw(model, run, methods)
     if isinstance(idata, xr.DataTree):
-        annotate(idata, read(model), methods)
+        annotate(idata, model, methods)
     return idata
 
 

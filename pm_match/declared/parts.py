@@ -147,6 +147,11 @@ class Likelihoods(Sampled):
         } | {own.name: {own.axis: self.clustering} for own in self.weights if own.axis is not None}
 
     @property
+    def each_cluster(self) -> list[tuple[str, ...]]:
+        """What labels have a variable each of."""
+        return [rows.names for rows in self.rows if rows.axis is None]
+
+    @property
     def of_parts(self) -> dict[str, str]:
         """What the labels of one part have."""
         return {name: title for title, rows in self.part_rows for name in rows.names}

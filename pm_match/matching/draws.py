@@ -17,8 +17,11 @@ SET = "clusters"
 # That of one that has a part of joint labels: what parameters of their combinations are of.
 JOINT = "combinations"
 # Those that name an assignment's flags of relevance; and the set of clusters that a parameter has
-# along a dim (``clusters_of_<dim>``), or of one of which it is a parameter (``clusters_of``).
+# along a dim (``clusters_of_<dim>``, empty if there is none), or of one of which it is a parameter
+# (``clusters_of``).
 FLAGS, ROWS_OF = "relevance", "clusters_of"
+# That of one of several variables that clusters have one each of: all of them, by cluster.
+EACH = "each_cluster"
 # That of one whose clusters have been given other numbers in every draw.
 RENUMBERED = "renumbered"
 # What PyMC puts after the name of a variable for its missing values.
@@ -127,6 +130,8 @@ def _without_prefix(draws: xr.Dataset) -> xr.Dataset:
         for key, value in variable.attrs.items():
             if key in (SET, FLAGS, JOINT) or key.startswith(ROWS_OF):
                 variable.attrs[key] = bare(value)
+            elif key == EACH:
+                variable.attrs[key] = [*map(bare, value)]
     return renamed
 
 

@@ -1,6 +1,6 @@
 """Draws whose clusters are numbered alike, so that what belongs to a cluster can be summarised."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pm_match.checks import no_such
 from pm_match.matching.draws import (
+    EACH,
     JOINT,
     MISSING,
     PREFIX,
@@ -121,11 +122,12 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     for compared in asked:
         title, draws = compared.title, sets[compared.title]
         own = _cluster_dims(posterior, title, sets, told, sample_dims)
+        each = _each_cluster(posterior, title)
         target = given_labels(labels, compared)
         target, _ = renumbered(target, target >= 0)
         raw = [np.concatenate(parts) for parts in zip(*compared.labels, strict=True)]
         mask = [row >= 0 for row, _ in compared]
-        n_labels = _n_labels(posterior, own, raw, mask, target, title)
+        n_labels = _n_labels(posterior, own, each, raw, mask, target, title)
         numbers = np.stack(
             [
                 numbers_like(np.where(m, row, -1), target, n_labels)
@@ -134,6 +136,7 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
         )
         _renumber(changed, draws, numbers, sample_dims)
         _permute(changed, own, numbers, symmetric, sample_dims)
+        _exchange(changed, each, numbers, sample_dims)
         if rotate and has_latent_space(posterior) and set(own) & set(posterior[LATENT].dims):
             occupied = np.zeros(numbers.shape, dtype=bool)
             for t, (row, m) in enumerate(zip(raw, mask, strict=True)):
@@ -238,12 +241,18 @@ def _cluster_dims(
             f"{combined[0]!r}, whose rows are of combinations of labels. Declare it with an axis "
             "for each, or drop it from the draws."
         )
-    alone = [name for name, own in marks.items() if title and own.get("") == title]
+    of_each = {name for names in _each_cluster(posterior, title) for name in names}
+    alone = [
+        name
+        for name, own in marks.items()
+        if title and own.get("") == title and name not in of_each
+    ]
     if alone:
         raise ValueError(
             f"{where}: expected variables with a row for each cluster; found {alone[0]!r}, a "
-            "parameter of one cluster alone, which cannot be given to another. Declare one for all "
-            "clusters, or drop it from the draws."
+            "parameter of one cluster alone, or made of such, which cannot be given to another. "
+            "Declare one for all clusters, or drop it from the draws: what is computed can be "
+            "computed of relabelled ones."
         )
     for name, sets_along in marks.items():
         there = ("", *posterior[name].dims)
@@ -263,8 +272,9 @@ def _cluster_dims(
     for name, variable in posterior.data_vars.items():
         if name in draws.names or name in others or str(name).startswith(RELEVANCE):
             continue
-        # Which says; or it is data with values that were missing, or these.
-        if marks[name] or f"{str(name).removesuffix(MISSING)}{MISSING}" in posterior:
+        # Which says; or it is data with values that were missing, or these; or other labels.
+        missing = f"{str(name).removesuffix(MISSING)}{MISSING}"
+        if marks[name] or missing in posterior or JOINT in variable.attrs:
             continue
         unnamed = [
             d
@@ -298,13 +308,24 @@ def _marks(variable: xr.DataArray) -> dict[str, str]:
     }
 
 
-def _n_labels(posterior, own, raw, mask, target, title) -> int:
+def _each_cluster(posterior, title) -> set[tuple[str, ...]]:
+    """List the variables that clusters of a set have one each of, if all of them are there."""
+    listed = {
+        tuple(variable.attrs[EACH])
+        for variable in posterior.data_vars.values()
+        if title and variable.attrs.get(ROWS_OF) == title and EACH in variable.attrs
+    }
+    return {names for names in listed if posterior.data_vars.keys() >= {*names}}
+
+
+def _n_labels(posterior, own, each, raw, mask, target, title) -> int:
     """Count the labels that there are; check those of the draws and of the estimate."""
     n_targets = int(target.max(initial=-1)) + 1
     low = min((int(row[m].min()) for row, m in zip(raw, mask, strict=True) if m.any()), default=0)
     high = max((int(row[m].max()) for row, m in zip(raw, mask, strict=True) if m.any()), default=-1)
     where = f"set of clusters {title!r}" if title else "clusters"
-    n_labels = posterior.sizes[own[0]] if own else max(n_targets, high + 1, 1)
+    sizes = [*(posterior.sizes[dim] for dim in own), *map(len, each)]
+    n_labels = sizes[0] if sizes else max(n_targets, high + 1, 1)
     if low < 0 or high >= n_labels:
         raise ValueError(
             f"{where}: expected labels from 0 to {n_labels - 1}; found {low} to {high}"
@@ -358,3 +379,14 @@ def _permute(changed, own, numbers, symmetric, sample_dims) -> None:
             index_shape[0], index_shape[axis] = source.shape
             values = np.take_along_axis(values, source.reshape(index_shape), axis=axis)
         changed[name] = ordered.copy(data=values.reshape(shape)).transpose(*variable.dims)
+
+
+def _exchange(changed, each: Collection[tuple[str, ...]], numbers, sample_dims) -> None:
+    """Permute variables that clusters have one each of, as if they were rows of one."""
+    source = np.argsort(numbers, axis=1)
+    for names in each:
+        own = [changed[name].transpose(*sample_dims, ...) for name in names]
+        values = np.stack([v.to_numpy().reshape(len(numbers), -1) for v in own])
+        for number, (name, variable) in enumerate(zip(names, own, strict=True)):
+            taken = values[source[:, number], np.arange(len(numbers))].reshape(variable.shape)
+            changed[name] = variable.copy(data=taken).transpose(*changed[name].dims)

@@ -73,6 +73,11 @@ class Evidence:
         return {}
 
     @property
+    def each_cluster(self) -> list[tuple[str, ...]]:
+        """Of `of_clusters`, variables that clusters have one each of, in the order of labels."""
+        return []
+
+    @property
     def of_parts(self) -> dict[str, str]:
         """Those of `of_clusters` that are of the clusters of a part of joint labels: its title."""
         return {}

@@ -227,7 +227,7 @@ def sample_sharded(
         except OSError as error:
             warn(f"stopped by {error!r}: labels are in {store.path!r}, but not all certainties.")
     idata = record.tree(store)
-    annotate(idata, structure, ())
+    annotate(idata, model, ())
     return idata
 
 
