@@ -90,7 +90,8 @@ def _tell_clusters(posterior: xr.DataTree, model: Model, structure: Structure) -
     sets: dict[tuple[str, str], set[str]] = {}
     for name, variable in posterior.data_vars.items():
         told = any(key.startswith(ROWS_OF) for key in variable.attrs)
-        for dim in () if told or name in labels else map(str, variable.dims[2:]):
+        ours = name in model.named_vars and name not in labels and not told
+        for dim in map(str, variable.dims[2:] if ours else ()):
             if bare(dim).startswith(f"{bare(name)}_dim_"):
                 sets[str(name), dim] = {
                     clustering.title

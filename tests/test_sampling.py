@@ -8,7 +8,6 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor
-import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from scipy.special import digamma
@@ -559,20 +558,6 @@ def test_clusters_of_two_sets_are_renumbered_each_with_its_rows():
             found = [own[f"mu{k}"].to_numpy()[own[f"z{k}"].to_numpy()] for own in one]
             np.testing.assert_array_equal(*found)
         assert len(np.unique(named[f"z{k}"].to_numpy()[..., 0])) == 1
-
-
-def test_a_parameter_of_one_cluster_alone_is_not_given_to_another():
-    rng = np.random.default_rng(0)
-    with pm.Model():
-        z = pm.Categorical("z", p=pm.Dirichlet("w", np.ones(2)), shape=20)
-        mu = [pm.Normal(f"mu{k}", 0.0, 5.0, shape=2) for k in "01"]
-        pm.Normal("y", pt.stack(mu)[z], 1.0, observed=rng.normal(size=(20, 2)))
-        idata = pmm.sample(4, tune=2, chains=1, random_seed=1, progressbar=False, quiet=True)
-    labels = pmm.partition_estimate(idata)
-    with pytest.raises(ValueError, match="found 'mu0', a parameter of one cluster alone"):
-        pmm.relabel(idata, labels)
-    without = idata["posterior"].to_dataset().drop_vars(["mu0", "mu1"])
-    assert "z" in pmm.relabel(without, labels)
 
 
 def test_kernel_components_are_no_clusters_of_objects():
