@@ -15,7 +15,6 @@ from scipy.special import digamma
 import pm_match as pmm
 from pm_match.clusters.units import units
 from pm_match.numerics.stick_breaking import draw_log_sticks, log_weights
-from pm_match.reading import read
 from pm_match.results import annotate, convergence_warnings
 from pm_match.running.chain import all_steps
 from pm_match.sampling import _check_spelling
@@ -438,7 +437,7 @@ def test_matchings_are_judged_whatever_their_variables_are_called():
     posterior = idata["posterior"].to_dataset().rename(cluster_a="group")
     posterior["group"][3, :, 0] = 1
     idata["posterior"] = posterior
-    annotate(idata, read(model), [])
+    annotate(idata, model, [])
     messages = [w.message for w in convergence_warnings(idata, model)]
     assert messages[0].startswith("Chain 3 found another matching (log joint 9.")
 
