@@ -93,19 +93,25 @@ def _tell_clusters(posterior: xr.DataTree, model: Model, structure: Structure) -
         ours = name in model.named_vars and name not in labels and not told
         for dim in map(str, variable.dims[2:] if ours else ()):
             if bare(dim).startswith(f"{bare(name)}_dim_"):
-                sets[str(name), dim] = {
+                titles = {
                     clustering.title
                     for clustering in structure.all_clusterings
                     if variable.sizes[dim] in _numbers_of_labels(clustering)
                 }
+                # Clusters are called by their weights, whose dim is known.
+                if name not in titles:
+                    sets[str(name), dim] = titles
     free = {rv.name for rv in model.free_RVs}
+    # What is computed may be of clusters whatever its shape is.
+    computed = {rv.name for rv in model.deterministics} - model.named_vars_to_dims.keys()
+    computed &= {*posterior.data_vars}
     for component in structure.components:
         for number, clustering in enumerate(component.clusterings):
             of = [own for own in component.evidence if number in own.clusterings]
             each = [names for own in of for names in own.each_cluster]
             unclear = any(clustering.title in titles for titles in sets.values())
             joint = any(own.parts or own.name not in free for own in clustering.assignments)
-            if joint or not (each or unclear):
+            if joint or not (each or unclear or computed):
                 continue
             axes = {
                 (name, axis)
