@@ -69,8 +69,9 @@ class ClusterSlice(PartitionStep):
     Raises
     ------
     UnservedModelError
-        If the variables are not such rows, or have more than a few numbers a label
-        (`parts.MOST_SLICED`): a step that moves all of them together, NUTS, is better then.
+        If the variables are not such rows, have more than a few numbers a label
+        (`parts.MOST_SLICED`), or are offsets from what all labels share, as in
+        ``middle + spread * offset[cluster]``: a step that moves all together, NUTS, is better then.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Reads likelihoods of any kind over an assignment: what they say of which object, by numbers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -113,6 +113,9 @@ class LikelihoodCandidate:
         redrawn = rows.redrawn(found)
         weights = tuple(reading.weights(owner))
         by_themselves = {one.name for one in weights}
+        reals = [rv.name for rv in climbed if rv.dtype.startswith("float")]
+        shared = [context.key(context.model[n]) for n in reals if n not in named | by_themselves]
+        alone = [one for one in redrawn if not by_themselves & {*one.names}]
         return Likelihoods(
             clustering=number,
             assignments=tuple(rv.name for rv in self.assignments),
@@ -123,27 +126,31 @@ class LikelihoodCandidate:
             batch=reading.way[0],
             conditions=reading.way[1],
             parameters=parameters,
-            climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
+            climbed=tuple(reals),
             rows=tuple(found),
             weights=weights,
             part_rows=tuple(of_parts),
             part_named=tuple(of_several),
             redrawn=tuple(redrawn),
-            sliced=_sliced(
-                [one for one in redrawn if not by_themselves & {*one.names}], reading.points[0]
-            ),
+            sliced=_sliced(rows, alone, shared),
             swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
             numbers=reading.numbers(owner),
             all_seen=all(context.is_missing(rv) for rv in free),
         )
 
 
-def _sliced(found: Sequence[LabelRows], point: Mapping[str, NDArray]) -> tuple[LabelRows, ...]:
-    """Choose rows that are drawn one number at a time: all real ones, or none if they are many."""
-    tables = {rows: rows.table(point) for rows in found}
+def _sliced(
+    reader: RowReader, found: Sequence[LabelRows], shared: Sequence[str]
+) -> tuple[LabelRows, ...]:
+    """Choose rows that are drawn one number at a time: all real ones, or none if they are many.
+
+    Those that would hardly move so, given what they have in common, are left to a step that moves
+    both.
+    """
+    tables = {rows: rows.table(reader.points[0]) for rows in found}
     real = {rows: own for rows, own in tables.items() if own.dtype.kind == "f"}
     few = sum(own.shape[1] for own in real.values()) <= MOST_SLICED
-    return tuple(real) if few else ()
+    return tuple(rows for rows in real if not reader.give_way(rows, shared)) if few else ()
 
 
 def likelihood_candidates(

@@ -24,6 +24,9 @@ from pm_match.reading.probe import value_density
 
 # From a point to what every label says of it (T, ...).
 Response = Callable[[dict[str, NDArray]], NDArray]
+# What numbers are changed by to see what they change, what is rounding of that, and how many
+# entries are looked at.
+_STEP, _ALIKE, _MOST_COMPARED = 1e-4, 1e-5, 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +191,29 @@ class RowReader:
         shapes = all(found[key].shape == np.shape(self.points[0][key]) for key in keys)
         return shapes and all(np.isfinite(found[key]).all() for key in keys)
 
+    def give_way(self, rows: LabelRows, keys: Sequence[str]) -> bool:
+        """Whether rows can undo, for all labels, what a change of some other value does.
+
+        `keys`: of the other values. A location to which rows are added is such a value, or a
+        scale by which they are multiplied: the data say little of either given the other.
+        """
+        here, there = self.points[:2]
+        table, n_entries = rows.table(here), self.table(here).shape[1]
+        some = np.random.default_rng(2).permutation(n_entries)[:_MOST_COMPARED]
+
+        def slopes(other: Mapping[str, NDArray]) -> NDArray:
+            near = (
+                {**here, **{k: here[k] + step * (v - here[k]) for k, v in other.items()}}
+                for step in (_STEP, -_STEP)
+            )
+            up, down = (self.table(point)[:, some] for point in near)
+            with np.errstate(invalid="ignore"):
+                return up - down
+
+        each = [slopes(rows.written(here, table + unit)) for unit in np.eye(table.shape[1])]
+        own = np.stack(each, axis=-1)
+        return any(all(map(_spanned, slopes({key: there[key]}), own)) for key in keys)
+
     def exchangeable(
         self, found: Sequence[LabelRows], keys: Sequence[str], labels: Sequence[NDArray]
     ) -> bool:
@@ -227,6 +253,16 @@ def _differ(before: NDArray, after: NDArray, known: NDArray[np.bool_]) -> NDArra
         if not np.array_equal(old, new, equal_nan=True):
             found[label] = not (close(old, new) | np.isnan(old) | np.isnan(new)).all()
     return found
+
+
+def _spanned(vector: NDArray, columns: NDArray) -> bool:
+    """Whether a vector (E,), of more numbers than there are columns, is a sum of these (E, K)."""
+    fine = np.isfinite(vector) & np.isfinite(columns).all(axis=1)
+    vector, columns = vector[fine], columns[fine]
+    if np.count_nonzero(vector) <= columns.shape[1]:
+        return False
+    rest = vector - columns @ np.linalg.lstsq(columns, vector)[0]
+    return bool(np.linalg.norm(rest) < _ALIKE * np.linalg.norm(vector))
 
 
 def prior_by_row(

@@ -20,9 +20,8 @@ def rows_model(width: int) -> pm.Model:
         c = pm.Categorical("c", p=pm.Dirichlet("w", np.ones(T)), shape=6)
         centre = pm.Normal("centre", 0.0, 2.0, shape=(width, T))
         scale = pm.HalfNormal("scale", 1.0, shape=T)
-        sigma = pm.HalfNormal("sigma", 1.0)
-        noise = scale[c][:, None] + sigma
-        pm.StudentT("x", nu=4.0, mu=centre.T[c], sigma=noise, observed=rng.normal(size=(6, width)))
+        nu, x = pm.HalfNormal("nu", 4.0), rng.normal(size=(6, width))
+        pm.StudentT("x", nu=nu, mu=centre.T[c], sigma=scale[c][:, None], observed=x)
     return model
 
 
@@ -114,8 +113,8 @@ def test_which_variables_are_drawn_by_slices():
         given = pm.NUTS([model["centre"]])
     (step,) = [s for s in pmm.steps(model, given=[given]) if isinstance(s, pmm.ClusterSlice)]
     assert {v.name for v in step.vars} == {"scale_log__"}
-    with pytest.raises(pmm.UnservedModelError, match="sigma"):
-        pmm.ClusterSlice([model["sigma"]], model=model)
+    with pytest.raises(pmm.UnservedModelError, match="nu"):
+        pmm.ClusterSlice([model["nu"]], model=model)
 
 
 def test_priors_that_are_undefined_for_one_label_are_impossible_there_alone():
@@ -144,3 +143,31 @@ def test_widths_are_kept_after_the_warm_up():
     np.testing.assert_array_equal(step.scale, learnt)
     step.setup_chain(np.random.default_rng(0), 10, 10)
     np.testing.assert_array_equal(step.scale, 1.0)
+
+
+def offset_rows(declare) -> pm.Model:
+    """Declare data of clusters whose rows are part of what `declare` makes of them."""
+    with pm.Model() as model:
+        c = pm.Categorical("c", p=pm.Dirichlet("w", np.ones(2)), shape=9)
+        middle, spread = pm.Normal("middle", 0.0, 2.0), pm.HalfNormal("spread", 1.0)
+        own = declare(middle, spread, pm.Normal("own", 0.0, 1.0, shape=2))
+        pm.StudentT("x", nu=4.0, mu=own[c], sigma=0.3, observed=np.arange(9.0))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("declare", "sliced"),
+    [
+        (lambda middle, spread, own: own, True),
+        (lambda middle, spread, own: middle + own, False),
+        (lambda middle, spread, own: spread * own, False),
+        (lambda middle, spread, own: middle + spread * own, False),
+        (lambda middle, spread, own: pt.stack([own[0], middle + own[1]]), True),
+    ],
+    ids=["none", "location", "scale", "both", "one label's"],
+)
+def test_rows_that_give_way_to_what_they_share_are_moved_with_it(declare, sliced):
+    """Given a common location, offsets hardly move, nor does it given these."""
+    steps = pmm.steps(offset_rows(declare))
+    names = {v.name for s in steps if isinstance(s, pmm.ClusterSlice) for v in s.vars}
+    assert names == ({"own"} if sliced else set())
