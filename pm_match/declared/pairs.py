@@ -21,6 +21,9 @@ from pm_match.reading.probe import natural_function, sampled_function
 # Labels of all other places at which each place where labels enter is looked at, at a point; at the
 # first one, all that there are, and switches are on.
 _HELD = 2
+# Log densities from which on compiling takes less time than it saves where rows are evaluated at
+# once.
+_LARGE_AT_ONCE = 2_000_000
 # Random labels at which tables are held against the density: entries, and rows, at a point.
 _RANDOM_CELLS, _MOST_ROWS = 2**20, 128
 # Directions of what is observed of pairs that k-means of a start gets.
@@ -74,7 +77,8 @@ class _Reading:
                 f"entries times pairs of labels; found {n_cells:,}"
             )
         self.way = best_way(densities, self.points, self._mixed(2))
-        self._entries = densities.compiled(*self.way, n_cells > LARGE)
+        fast = n_cells > (LARGE if self.way[0] == 1 else _LARGE_AT_ONCE)
+        self._entries = densities.compiled(*self.way, fast)
         self._refuse = partial(refuse, self.factors, self._shapes, why=SEVERAL)
 
     def _mixed(self, n: int) -> list[NDArray[np.int64]]:

@@ -276,9 +276,9 @@ def _quick(node: Apply) -> Callable[..., Any] | None:
     # Of the first axes, one each; no slices.
     plain = entries == tuple(range(len(node.inputs) - 1))
     if own is not op:
-        index: Any = node.inputs[-1]
-        vectors = [len(sig) for sig in op.inputs_sig[1:]] == [1] and index.dtype != "bool"
-        return _rows_of_each if plain and vectors and op.batch_ndim(node) == 1 else None
+        index: list[Any] = node.inputs[1:]
+        whole = all(v.dtype != "bool" for v in index)
+        return partial(_taken_of_each, op.batch_ndim(node)) if plain and whole else None
     if plain:
         return lambda x, *index: np.asarray(x[index])
     return lambda x, *index: np.asarray(x[unflatten_index_variables(index, entries)])
@@ -363,9 +363,20 @@ def _filled(value: NDArray, *shape: Any) -> NDArray:
     return found
 
 
-def _rows_of_each(x: NDArray, index: NDArray) -> NDArray:
-    """Return `x[b][index[b]]` for every b; if either has one row only, that for all."""
-    return x[0][index] if len(x) == 1 else x[np.arange(len(x))[:, None], index]
+def _taken_of_each(n_axes: int, x: NDArray, *index: NDArray) -> NDArray:
+    """Return `x[b][index[b]]` for every place b along some first axes; of length 1, for all."""
+    most = max(own.ndim for own in index)
+    given = tuple(
+        own.reshape(*own.shape[:n_axes], *(1,) * (most - own.ndim), *own.shape[n_axes:])
+        for own in index
+    )
+    if x.shape[:n_axes] == (1,) * n_axes:
+        return x[(0,) * n_axes][given]
+    places = (
+        np.arange(n).reshape(n, *(1,) * (most - axis - 1))
+        for axis, n in enumerate(x.shape[:n_axes])
+    )
+    return x[(*places, *given)]
 
 
 def _clipped(dtype: str, x: NDArray, low: NDArray, high: NDArray) -> NDArray:

@@ -195,13 +195,17 @@ def quick_graphs():
         yield from (x[1], x[:, 1], x[1, 2], x[1:], x.shape[:-1], x[[0, 0, 1]], x[[1, 0], [0, 2]])
         yield from (x.T, x[:, None], x.dimshuffle(1, "x", 0), x[:1].sum(), pt.tensor_copy(x))
         yield pt.specify_broadcastable(x[:1], 0).dimshuffle(1)
-    rows, label = pt.tensor(dtype="float64", shape=(9, 2)), pt.tensor(dtype="int64", shape=(None,))
-    for shapes in (((3, 9, 2), (3, 3)), ((1, 9, 2), (3, 3)), ((3, 9, 2), (1, 3))):
-        each = [
-            pt.tensor(dtype=v.dtype, shape=own)
-            for v, own in zip((rows, label), shapes, strict=True)
-        ]
-        yield vectorize_graph(rows[label], dict(zip((rows, label), each, strict=True)))
+    table = pt.tensor(dtype="float64", shape=(9, 9))
+    one, two = (pt.tensor(dtype="int64", shape=(4,)) for _ in range(2))
+    number = pt.tensor(dtype="int64", shape=())
+    taken = [table[one], table[one, two], table[one, number], table[number, two], table[number]]
+    taken += [table[number, number], table[one[:, None], two], table[one[:, None], number]]
+    for stacks in (((3,), (3,)), ((1,), (3,)), ((3,), (1,)), ((2, 1), (1, 3)), ((2, 3), (2, 3))):
+        each = {
+            v: pt.tensor(dtype=v.dtype, shape=(*stacks[v is not table], *v.type.shape))
+            for v in (table, one, two, number)
+        }
+        yield from vectorize_graph(taken, each)
     square, chosen = pt.tensor(dtype="float64", shape=(3, 3)), pt.tensor(dtype="bool", shape=(3,))
     each, numbers = (
         pt.tensor(dtype="float64", shape=(3, 3, 3)),
