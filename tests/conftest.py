@@ -1,4 +1,5 @@
 import gc
+from functools import cache
 from itertools import count
 
 import pytensor
@@ -11,6 +12,7 @@ from pm_match.numerics import ahead
 from pm_match.reading import kinds
 from pm_match.reading.probe import PLAIN, initial_point
 from pm_match.running import runs
+from tests.declared.few_draws import declared
 
 # What tests ask of PyTensor is asked a few times: compiling takes longer than all of that. Nor does
 # it note where every variable was made, or look up its rewrites anew for every graph.
@@ -75,6 +77,12 @@ def only_collapsed(monkeypatch):
     monkeypatch.undo()
     for reset in kinds._RESETS:
         reset()
+
+
+@pytest.fixture(scope="module")
+def declared_once():
+    """Declare a model once for all tests of a module that leave it as it is: it is read once."""
+    return cache(declared)
 
 
 @pytest.fixture

@@ -152,8 +152,8 @@ SERVED = [
 
 
 @pytest.mark.parametrize("write", SERVED)
-def test_what_is_read_is_the_declared_density(write):
-    model = declared(write)
+def test_what_is_read_is_the_declared_density(write, declared_once):
+    model = declared_once(write)
     structure = read(model)
     assert not structure.refusals
     seen, rng = as_read(model), np.random.default_rng(0)
@@ -173,8 +173,8 @@ def test_what_is_read_is_the_declared_density(write):
 
 
 @pytest.mark.parametrize("write", SERVED)
-def test_scores_and_running_state(write):
-    model = declared(write)
+def test_scores_and_running_state(write, declared_once):
+    model = declared_once(write)
     testing.check_scores(model, n_points=3)
     testing.check_running_state(model, n_moves=200)
 
@@ -276,20 +276,20 @@ def test_clusters_are_one_set_in_all_domains(write):
         (over_sums_of_weights, {"weights": ["a"], "clusters of b": ["b"]}),
     ],
 )
-def test_parts_have_names_if_they_have_parameters_of_their_own(write, sets):
-    assert read(declared(write)).sets == sets
+def test_parts_have_names_if_they_have_parameters_of_their_own(write, sets, declared_once):
+    assert read(declared_once(write)).sets == sets
 
 
-def test_parameters_go_with_the_clusters_that_they_are_of():
-    data = few_draws(declared(crossed)).posterior
+def test_parameters_go_with_the_clusters_that_they_are_of(declared_once):
+    data = few_draws(declared_once(crossed)).posterior
     assert data["effect"].attrs == {"clusters_of_effect_dim_0": "rows"}
     assert data["other"].attrs == {"clusters_of_other_dim_0": "columns"}
     # The parts' axis would be left as it is.
     for write, name in ((parts_of_clusters, "mean"), (shared_parts, "within")):
-        attrs = few_draws(declared(write)).posterior[name].attrs
+        attrs = few_draws(declared_once(write)).posterior[name].attrs
         assert not any(key.startswith("clusters_of") for key in attrs)
     # However many labels there are of the others.
-    (evidence,) = read(declared(over_constants)).evidence
+    (evidence,) = read(declared_once(over_constants)).evidence
     assert evidence.of_parts == {"effect": "clusters of z_a", "other": "clusters of s_a"}
 
 
@@ -604,8 +604,8 @@ def test_plain_sampling_chooses_the_steps_where_weights_are_drawn(write):
             assert found == (Competence.INCOMPATIBLE if write is constant else Competence.IDEAL)
 
 
-def test_what_is_not_served_is_refused():
-    model = declared(parts_of_clusters)
+def test_what_is_not_served_is_refused(declared_once):
+    model = declared_once(parts_of_clusters)
     data = few_draws(model)
     message = "'cluster', 'part': not served for labels that data depend on together"
     for call in (
@@ -619,8 +619,8 @@ def test_what_is_not_served_is_refused():
 
 
 @pytest.mark.parametrize("write", [parts_of_clusters, seen_on_both_levels, one_without_parts])
-def test_log_likelihoods_are_sums_over_all_combinations(write):
-    model = declared(write)
+def test_log_likelihoods_are_sums_over_all_combinations(write, declared_once):
+    model = declared_once(write)
     data = few_draws(model)
     found = pmm.log_predictive(data, model, progressbar=False)["log_likelihood"]["objects"]
     draw = {name: v.to_numpy()[0, 1] for name, v in data.posterior.data_vars.items()}
@@ -638,8 +638,8 @@ def test_log_likelihoods_are_sums_over_all_combinations(write):
     np.testing.assert_allclose(found[0, 1], np.log(law.sum(axis=(1, 2))), rtol=1e-8)
 
 
-def test_starts_of_ones_own_are_checked():
-    model = declared(parts_of_clusters)
+def test_starts_of_ones_own_are_checked(declared_once):
+    model = declared_once(parts_of_clusters)
     labels = np.array([0, 1, 2, 0, 1])
     with pytest.raises(ValueError, match=r"'cluster': expected labels in 0 ... 1; found 0 to 2"):
         few_draws(model, initvals={"cluster": labels})

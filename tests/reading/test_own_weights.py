@@ -103,8 +103,8 @@ SERVED = [
 
 @pytest.mark.parametrize("write", SERVED)
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
-def test_what_is_read_is_the_declared_density(write):
-    model = declared(write)
+def test_what_is_read_is_the_declared_density(write, declared_once):
+    model = declared_once(write)
     (component,) = read(model).components
     seen = as_read(model)
     assert seen is not model
@@ -130,8 +130,8 @@ def test_what_is_read_is_the_declared_density(write):
 
 @pytest.mark.parametrize("write", SERVED)
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
-def test_scores_and_running_state(write):
-    model = declared(write)
+def test_scores_and_running_state(write, declared_once):
+    model = declared_once(write)
     testing.check_scores(model, n_points=3)
     testing.check_running_state(model, n_moves=200)
 
