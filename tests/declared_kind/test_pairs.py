@@ -272,6 +272,26 @@ def test_large_tables_are_refused(monkeypatch):
     )
 
 
+def test_only_tables_of_millions_are_compiled_for_a_reading(monkeypatch):
+    asked, compiled = [], label_tables.LabelDensities.compiled
+
+    def recorded(self, batch, conditions, fast=False):
+        asked.append(fast)
+        return compiled(self, batch, conditions, fast)
+
+    monkeypatch.setattr(label_tables.LabelDensities, "compiled", recorded)
+    one, two = np.triu_indices(21, 1)
+    for most in (2_000_000, 10_000):
+        monkeypatch.setattr(pairs, "_LARGE_AT_ONCE", most)
+        asked.clear()
+        with pm.Model() as model:
+            label = pm.Categorical("label", p=pm.Dirichlet("weights", np.ones(12)), shape=21)
+            mean = pm.Normal("mean", shape=(12, 12))[label[one], label[two]]
+            pm.StudentT("x", nu=4.0, mu=mean, sigma=1.0, observed=np.linspace(-2.0, 2.0, len(one)))
+        assert evidence(model)
+        assert any(asked) == (most == 10_000)
+
+
 def test_labels_that_enter_in_many_places_are_refused(monkeypatch):
     monkeypatch.setattr(label_tables, "MOST_USES", 1)
     (why,) = read(declared(logit)).refusals.values()
