@@ -82,6 +82,8 @@ def look_at_networks(
     counted = not family and options["family"] == "poisson"
     if counted and "dispersion" in options:
         options["family"], counted = "negative-binomial", False
+    if edges:
+        notes.append("Of counts, it is used only whether there are any (family='edges').")
     is_open = counted and {"density_prior", "noise_prior"}.isdisjoint(options)
     if counted:
         notes.append(

@@ -172,6 +172,7 @@ def test_the_family_of_counts_is_not_open_if_it_is_told():
         assert prepared.declare().observed_RVs
     edges = pmm.prepare(networks, types=["person"], family="edges")
     assert edges.options["family"] == "bernoulli"
+    assert "Of counts, it is used only whether there are any" in str(edges)
     for name, own in edges.data.items():
         np.testing.assert_array_equal(own.values, 1.0)
         assert len(own.values) == networks[name].nnz
