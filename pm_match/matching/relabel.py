@@ -274,12 +274,12 @@ def _cluster_dims(
             continue
         # Which says; or it is data with values that were missing, or these; or other labels.
         missing = f"{str(name).removesuffix(MISSING)}{MISSING}"
-        if marks[name] or missing in posterior or JOINT in variable.attrs:
+        if any(marks[name].values()) or missing in posterior or JOINT in variable.attrs:
             continue
         unnamed = [
             d
             for d in map(str, variable.dims)
-            if d not in found
+            if d not in {*found, *marks[name]}
             and bare(d).startswith(f"{name}_dim_")
             and (not sizes or posterior.sizes[d] in sizes)
         ]

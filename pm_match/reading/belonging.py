@@ -7,7 +7,7 @@ which quantities that are computed go with them.
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,11 @@ class Belonging(NamedTuple):
     axes: dict[Axis, bool]
     each: list[tuple[str, ...]]
     alone: list[str]
+
+
+def _subsets(axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """List all subsets, the smallest first."""
+    return [own for n in range(len(axes) + 1) for own in combinations(axes, n)]
 
 
 class _Labelled:
@@ -158,23 +163,32 @@ class _Labelled:
         left = [own for own in self.candidates if own not in found]
         for factor in self.factors:
             some = [own for own in left if factor in entered[own]]
-            base = {*axes, *found}
+            base = {*axes, *(own for own, of in found.items() if of)}
             if not some:
                 continue
             if len(some) > _MOST_AXES:
                 return {}
-            ways = [way for n in range(len(some) + 1) for way in combinations(some, n)]
-            way = next((way for way in ways if self.is_same(factor, base | {*way})), ())
-            found |= dict.fromkeys(way, True)
-        moved = {name for name, _ in [*axes, *found]} | {n for names in self.each for n in names}
-        for name, axis in left:
-            # What enters the priors of what goes with labels alone has not been looked at.
+            ways = [way for way in _subsets(some) if self.is_same(factor, base | {*way})] or [()]
+            for own in some:
+                # Where it makes no difference, as with numbers that are all 0 here, none is told.
+                if len({own in way for way in ways}) == 1:
+                    found[own] = found.get(own, False) or own in ways[0]
+        # What goes with labels, and what that is not known of.
+        moved = self.moved({*axes, *(own for own, of in found.items() if of)})
+        for name, axis in reversed(left):
+            # What enters the priors of such alone has not been looked at.
             below = {rv.name for rv in self.ancestry.children(self.model[name])}
-            if entered[name, axis] or not moved & below:
-                found.setdefault((name, axis), False)
+            if not entered[name, axis] and not moved & below:
+                found[name, axis] = False
+            elif found.get((name, axis)) is not False:
+                moved.add(name)
         return found
 
-    def made(self, axes: Collection[Axis]) -> Belonging:
+    def moved(self, axes: Collection[Axis]) -> set[str]:
+        """Return the names of what goes with labels, given axes that do."""
+        return {name for name, _ in axes} | {name for names in self.each for name in names}
+
+    def made(self, known: Mapping[Axis, bool], axes: Collection[Axis]) -> Belonging:
         """Say the same of what is computed, given all that is of the labels."""
         read = point_function(self.model, self.model.deterministics)
         first = self.points[:_N_POINTS]
@@ -185,8 +199,9 @@ class _Labelled:
         ]
         other = [f for f in self.factors if not self.is_same(f, axes)]
         fixed = {rv for factor in other for rv in self.ancestry.parents[factor]}
+        fixed |= {self.model[name] for name, axis in self.candidates if (name, axis) not in known}
         found = Belonging({}, [*self.each], [])
-        moved = {name for name, _ in axes} | {name for names in self.each for name in names}
+        moved = self.moved(axes)
         label_of = {name: k for names in self.each for k, name in enumerate(names)}
         # Of what is made of what one label has: the label, the values, and those after a turn.
         single: dict[str, tuple[int, list[NDArray], list[NDArray]]] = {}
@@ -194,8 +209,8 @@ class _Labelled:
             values = [own[number] for own in before]
             turned = [[own[number] for own in every] for every in after]
             theirs = [n for n, size in enumerate(values[0].shape) if size == self.n_labels]
-            ways = [way for n in range(len(theirs) + 1) for way in combinations(theirs, n)]
-            way = next((way for way in ways if self._goes(values, turned, way)), None)
+            ways = [way for way in _subsets(theirs) if self._goes(values, turned, way)]
+            way = ways[0] if ways else None
             parents = self.ancestry.of([rv])
             of = {label_of[own.name] for own in parents if own.name in label_of}
             if self._is_weights(values):
@@ -205,8 +220,11 @@ class _Labelled:
                 continue
             elif way is None and len(of) == 1:
                 single[rv.name], way = (of.pop(), values, turned[0]), ()
-            elif way is None and not theirs and moved & {own.name for own in parents}:
+            elif len(of) == 1 or (way is None and not theirs and {p.name for p in parents} & moved):
                 found.alone.append(rv.name)
+            elif len(ways) > 1 and {p.name for p in parents} & {*moved, *self.labels}:
+                # Where numbers are the same along an axis, it cannot be told whose that is.
+                continue
             if way is not None:
                 found.axes.update({(rv.name, axis): axis in way for axis in theirs})
         for first_name in [name for name, (label, *_) in single.items() if label == 0]:
@@ -267,7 +285,7 @@ def belonging(
         if not all(own.is_same(factor, theirs) for factor in entered):
             # They are not the same of each label: one may be a mean, and the other its logarithm.
             return Belonging(found, [], [])
-        made = own.made(theirs)
+        made = own.made(found, theirs)
         return made._replace(axes=found | made.axes)
     except Exception:
         # What PyMC or somebody's own operation says, in any way: nothing is known then.
@@ -284,6 +302,6 @@ def _untransformed(model: Model) -> Model:
 
 def _same(some: Sequence[NDArray], others: Sequence[NDArray]) -> bool:
     return all(
-        a.shape == b.shape and close(np.asarray(a), np.asarray(b)).all()
+        a.shape == b.shape and close(np.asarray(a, float), np.asarray(b, float)).all()
         for a, b in zip(some, others, strict=True)
     )

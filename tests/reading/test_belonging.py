@@ -99,6 +99,7 @@ def not_centred():
     z = labels()
     mu = pm.Deterministic("mu", pm.Normal("centre") + 2.0 * pm.Normal("offset", shape=T))
     pm.Deterministic("gap", mu - mu.mean())
+    pm.Deterministic("above", mu > mu.mean())
     normal(z, mu[z])
 
 
@@ -128,7 +129,7 @@ def roles():
         (logits, ["logit", "mu"], ["slope"]),
         (weights_that_more_depends_on, ["w", "mu"], []),
         (in_order, ["w", "mu"], []),
-        (not_centred, ["w", "mu", "offset", "gap"], ["centre"]),
+        (not_centred, ["w", "mu", "offset", "gap", "above"], ["centre"]),
         (normalised_sticks, ["w", "mu"], ["stick"]),
         (roles, [], ["g", "b"]),
     ],
@@ -183,6 +184,28 @@ def computed_of_sticks():
     normal(z, pm.Normal("mu", shape=T)[z])
 
 
+def the_same_where_it_is_looked_at():
+    z = labels()
+    mu = pm.Normal("mu", -9.0, shape=T)
+    pm.Deterministic("positive", pt.maximum(mu, 0.0))
+    normal(z, mu[z])
+
+
+def one_each_the_same_where_it_is_looked_at():
+    z = labels()
+    mu = [pm.Normal(f"mu_{k}", -9.0) for k in range(T)]
+    for k in range(T):
+        pm.Deterministic(f"positive_{k}", mu[k] > 0.0)
+    normal(z, pt.stack(mu)[z])
+
+
+def counts_in_weights():
+    """Whole numbers are all what they are where a chain starts."""
+    count = pm.Poisson("count", 4.0, shape=(2, T))
+    z = labels(pm.math.softmax(0.3 * count.sum(axis=0)))
+    normal(z, pm.Normal("mu", shape=T)[z])
+
+
 @pytest.mark.parametrize(
     ("write", "message"),
     [
@@ -190,6 +213,9 @@ def computed_of_sticks():
         (computed_of_one, "found 'square', a parameter of one cluster alone"),
         (difference, "found 'difference', a parameter of one cluster alone, or made of such"),
         (computed_of_sticks, "found 'log_weights_dim_0' of variable 'log_weights', which may be"),
+        (the_same_where_it_is_looked_at, "found 'positive_dim_0' of variable 'positive'"),
+        (one_each_the_same_where_it_is_looked_at, "found 'positive_0', a parameter of one cluster"),
+        (counts_in_weights, "found 'count_dim_1' of variable 'count', which may be"),
     ],
 )
 def test_what_cannot_be_known_is_asked(write, message):
