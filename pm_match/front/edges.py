@@ -88,7 +88,7 @@ def look_at_networks(
     if counted:
         notes.append(
             "Values are counts, of family='poisson'"
-            f"{' unless searches describe others better' if is_open else ''}."
+            f"{' unless searches find one that describes them better' if is_open else ''}."
         )
     if "symmetric" not in options and (one_mode or not types):
         _warn_of_mirrors(networks, one_mode)

@@ -81,8 +81,14 @@ class CellRows:
         cells = self._cells
         ends = cells.indptr[start - self._offset : stop - self._offset + 1]
         own = slice(ends[0], ends[-1])
-        given = cells.data[own], cells.indices[own], ends - ends[0]
-        return sp.csr_array(given, (len(ends) - 1, cells.shape[1]))
+        found = sp.csr_array((len(ends) - 1, cells.shape[1]), dtype=cells.dtype)
+        # SciPy copies what it is given if that is less than half of some array.
+        found.data, found.indices, found.indptr = (
+            cells.data[own],
+            cells.indices[own],
+            ends - ends[0],
+        )
+        return found
 
 
 @entry

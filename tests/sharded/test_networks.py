@@ -421,6 +421,9 @@ def test_a_shard_has_no_more_of_a_network_than_it_reads():
             *(own.rows(12, 15).toarray() for own in (part, whole)), strict=True
         )
         assert part._cells.data.nbytes == 10 / n * whole._cells.data.nbytes
+        for own in (whole, part):
+            assert np.shares_memory(own.rows(12, 15).data, own._cells.data)
+            assert np.shares_memory(own.rows(12, 15).indices, own._cells.indices)
 
 
 def test_a_kind_has_to_say_whose_labels_others_depend_on(monkeypatch):
