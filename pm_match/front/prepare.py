@@ -269,7 +269,7 @@ class PreparedData:
         alone); or they are Poisson or negative binomial, without or with the objects' degrees as
         exposures. Each is tried on one network, on about 2,000 of its cells if there are more. Log
         joints are made such of all counts (`pm_match.networks.counts`); if they differ by less than
-        10, what supposes less is taken.
+        10, edges are taken rather than counts, and counts without degrees rather than with them.
 
         Parameters
         ----------

@@ -23,10 +23,10 @@ _NODES = np.linspace(-6.0, 6.0, 121)
 def log_sizes(sizes: NDArray[np.float64]) -> float:
     """Give the log evidence of counts of at least 1, as draws of one distribution.
 
-    Their numbers of binary digits are categorical, with a Dirichlet(1/2, …) prior (Jeffreys'), and
-    at most K with probability 1/K(K + 1), of which the least K that there is counts. Of counts with
-    as many digits, x is as probable as 1/x says. That describes heavy tails and counts of one size
-    alike, and nothing is fitted.
+    How many binary digits they have is categorical, with a Dirichlet(1/2, …) prior (Jeffreys') on
+    1, …, K, and with probability 1/K(K + 1) for every K, of which the least that is possible counts
+    alone: a lower bound. Of counts with as many digits, x is as probable as 1/x says. That
+    describes heavy tails and counts of one size alike, and nothing is fitted.
 
     Parameters
     ----------
