@@ -80,7 +80,7 @@ class _Labelled:
         rng, first = np.random.default_rng(20150610), Context.of(model)
         natural = natural_function(model, self._keys)
         self.points = []
-        for _ in range(_N_POINTS + 1):
+        for _ in range(_N_POINTS):
             point = dict(zip(self._keys, natural(first.near(rng, 0.7)), strict=True))
             for name in self.labels:
                 label = rng.integers(self.n_labels, size=point[name].shape)
@@ -126,7 +126,7 @@ class _Labelled:
     def is_same(self, factor: RV, axes: Collection[Axis]) -> bool:
         """Whether a log density stays as it is if labels take others' places with these axes."""
         finite = False
-        for point in self.points[:_N_POINTS]:
+        for point in self.points:
             before = self.entries(factor, point)
             for order in self.orders:
                 if not close(before, self.entries(factor, self.turned(point, order, axes))).all():
@@ -136,7 +136,7 @@ class _Labelled:
 
     def is_by_row(self, factor: RV, name: str, axis: int) -> bool:
         """Whether each row along an axis enters the density of its label alone."""
-        here, there = self.points[:2]
+        here, there = self.points
         for row in range(self.n_labels):
             where = np.arange(self.n_labels) == row
             where = where.reshape(-1, *[1] * (here[name].ndim - axis - 1))
@@ -191,10 +191,9 @@ class _Labelled:
     def made(self, known: Mapping[Axis, bool], axes: Collection[Axis]) -> Belonging:
         """Say the same of what is computed, given all that is of the labels."""
         read = point_function(self.model, self.model.deterministics)
-        first = self.points[:_N_POINTS]
-        before = [read(self.at(point)) for point in first]
+        before = [read(self.at(point)) for point in self.points]
         after = [
-            [read(self.at(self.turned(point, order, axes))) for point in first]
+            [read(self.at(self.turned(point, order, axes))) for point in self.points]
             for order in self.orders
         ]
         other = [f for f in self.factors if not self.is_same(f, axes)]
@@ -259,7 +258,7 @@ class _Labelled:
         for rv in (self.model[name] for name in self.labels):
             if isinstance(rv.owner.op, CategoricalRV):
                 read = point_function(self.model, [parameters(rv)[0]])
-                own = [read(self.at(point))[0] for point in self.points[:_N_POINTS]]
+                own = [read(self.at(point))[0] for point in self.points]
                 if _same([value.reshape(-1, self.n_labels) for value in values], own):
                     return True
         return False
