@@ -12,10 +12,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pm_match.checks import is_count, no_such, warn
+from pm_match.checks import check_option, is_count, no_such, warn
 from pm_match.front.cells import InputError, is_market, whole_numbers
 from pm_match.front.files import NetworkFile, read_network_file
-from pm_match.networks.data import Network, as_network, cell_name, default_types, edges_alone
+from pm_match.networks.data import (
+    FAMILIES,
+    Network,
+    as_network,
+    cell_name,
+    default_types,
+    edges_alone,
+)
 
 
 def look_at_networks(
@@ -57,7 +64,13 @@ def look_at_networks(
         options["symmetric"] = True
     family: Any = options.get("family") or ("poisson" if "exposure" in options else None)
     edges = family == "edges"
+    if family is not None:
+        check_option("family", family, (*FAMILIES, "edges"))
     if edges:
+        for option in {"exposure", "dispersion"} & options.keys():
+            raise ValueError(
+                f"{option}: expected none with family='edges'; found {options[option]!r}"
+            )
         family = "poisson"
     kind = {
         name: options[name] for name in ("absent", "symmetric", "self_loops") if name in options

@@ -268,8 +268,9 @@ class PreparedData:
         `dispersion` or priors of densities. It may matter only whether there are any (the edges
         alone); or they are Poisson or negative binomial, without or with the objects' degrees as
         exposures. Each is tried on one network, on about 2,000 of its cells if there are more. Log
-        joints are made such of all counts (`pm_match.networks.counts`); if they differ by less than
-        10, edges are taken rather than counts, and counts without degrees rather than with them.
+        joints are made such of all counts (`pm_match.networks.counts`). Of those that differ by
+        less than 10 from the highest, the first is taken: Poisson, edges alone, negative binomial,
+        with degrees.
 
         Parameters
         ----------

@@ -124,20 +124,27 @@ def _family(prepared: PreparedData, search: Callable[..., xr.DataTree]) -> Prepa
     data = search(edges, _said(alone), 1, **room, family="bernoulli")
     sizes = log_sizes(network.values[network.values > 0])
     found[_said(alone)] = float(data["starts"]["log_joint"].max()) + sizes
+    poisson = len(_DISPERSIONS) - 1
+    evaluate(poisson, False)
     best = climb(_FIRST, False)
-    candidates = [alone, _options(best, False), _options(climb(best, True), True)]
+    # Of those that are about as good, the first is taken.
+    candidates = [_options(poisson, False), alone, _options(best, False)]
+    candidates.append(_options(climb(best, True), True))
     highest = max(found[_said(own)] for own in candidates)
-    # What supposes least comes first.
     first = next(own for own in candidates if found[_said(own)] >= highest - _SAME)
-    second = max((own for own in candidates if own is not first), key=lambda o: found[_said(o)])
-    more = found[_said(first)] - found[_said(second)]
+    others = [own for own in candidates if own != first]
+    second = max(others, key=lambda own: found[_said(own)])
+    compared = []
+    for own in [second, *(own for own in candidates[:1] if own not in (first, second))]:
+        more = found[_said(first)] - found[_said(own)]
+        higher = "higher" if more > 0 else "lower"
+        compared.append(f"{abs(more):,.1f} {higher} than with {_said(own)}")
     said = (
-        f"Counts are taken with {_said(first)}: the log joint of a search is {abs(more):,.1f} "
-        f"{'higher' if more > 0 else 'lower'} than with {_said(second)}"
-        f"{'' if more > 0 else ', too little to suppose more'}"
+        f"Counts are taken with {_said(first)}: the log joint of a search is "
+        f"{' and '.join(compared)}{'' if found[_said(first)] == highest else ', much the same'}"
     )
     cells = f"{len(network.index):,} of {prepared.titles[name]}'s"
-    said += "" if network is largest else f" (on {cells} cells, between objects taken at random)"
+    said += "" if network is largest else f" (on {cells} cells, between objects sampled by degree)"
     options, used = {**prepared.options, **first}, prepared.data
     if first["family"] == "edges":
         said += ". How large they are says nothing of clusters"

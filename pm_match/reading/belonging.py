@@ -135,17 +135,27 @@ class _Labelled:
         return finite
 
     def is_by_row(self, factor: RV, name: str, axis: int) -> bool:
-        """Whether each row along an axis enters the density of its label alone."""
+        """Whether each row along an axis enters the density of its label alone.
+
+        Or, of three labels and more, what that is relative to those of others, as logits do.
+        """
         here, there = self.points
         for row in range(self.n_labels):
             where = np.arange(self.n_labels) == row
             where = where.reshape(-1, *[1] * (here[name].ndim - axis - 1))
             other = {name: np.where(where, there[name], here[name])}
-            for label in (row, (row + 1) % self.n_labels):
+            changes = []
+            for label in np.roll(np.arange(self.n_labels), -row)[:3]:
                 same = {own: np.full_like(here[own], label) for own in self.labels}
                 before, after = (self.entries(factor, {**here, **same, **o}) for o in ({}, other))
-                if close(before, after).all() == (label == row):
-                    return False
+                with np.errstate(invalid="ignore"):
+                    changes.append(np.where(close(before, after), 0.0, after - before))
+            own, second, *third = changes
+            if (
+                close(own, second).all()
+                or not close(second, third[0] if third else np.zeros(())).all()
+            ):
+                return False
         return True
 
     def of_labels(self, axes: Collection[Axis]) -> dict[Axis, bool]:

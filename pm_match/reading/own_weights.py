@@ -62,6 +62,8 @@ def without_sum_of_one(model: Model) -> dict[str, str]:
     not so at the first: of many sticks, none of which takes the rest, hardly any may be left.
     """
     drawn = [rv for rv in model.basic_RVs if isinstance(rv.owner.op, CategoricalRV)]
+    if not drawn:
+        return {}
     graphs = [parameters(rv)[0] for rv in drawn]
     read, first = point_function(model, graphs), initial_point(model)
 

@@ -150,7 +150,9 @@ def test_a_family_is_chosen_on_some_cells_of_large_networks(monkeypatch):
 
     settled = prepared.settled(0, progressbar=False, cores=1)
 
-    n = re.search(r"\(on (\d+) of [ab]'s cells, between objects taken at ", settled.notes[-1])
+    n = re.search(
+        r"\(on (\d+) of [ab]'s cells, between objects sampled by degree", settled.notes[-1]
+    )
     assert n is not None
     assert 30 < int(n[1]) <= 50
     assert settled.links == prepared.links
@@ -176,3 +178,12 @@ def test_the_family_of_counts_is_not_open_if_it_is_told():
     for name, own in edges.data.items():
         np.testing.assert_array_equal(own.values, 1.0)
         assert len(own.values) == networks[name].nnz
+
+
+def test_edges_alone_have_no_options_of_counts():
+    networks, _ = counted("poisson", n=8)
+    for given in ({"exposure": "degree"}, {"dispersion": 0.5}):
+        with pytest.raises(ValueError, match="expected none with family='edges'; found"):
+            pmm.prepare(networks, types=["person"], family="edges", **given)
+    with pytest.raises(ValueError, match=r"family: expected .*'edges'.*; found 'edge'"):
+        pmm.prepare(networks, types=["person"], family="edge")

@@ -117,9 +117,17 @@ def roles():
     normal(z, pm.math.switch(z, COVARIATES[:, :2] @ pm.Normal("b", shape=2), 0.0))
 
 
+def unequal_logits():
+    """Logits that are offsets from known ones: in other places, probabilities are others."""
+    logits = pm.Normal("logit", shape=T) + 0.3 * np.arange(T)
+    z = pm.Categorical("z", pm.math.softmax(logits), shape=len(ESTIMATE["z"]))
+    normal(z, pm.Normal("mu", 0.0, 2.0, shape=T)[z])
+
+
 @pytest.mark.parametrize(
     ("write", "theirs", "left"),
     [
+        (unequal_logits, ["logit", "mu"], []),
         (
             one_each,
             ["w", *([f"{own}_{k}" for k in range(T)] for own in ("mu", "scale", "ratio"))],
