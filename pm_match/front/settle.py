@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,8 +16,8 @@ from pm_match.networks.counts import log_degrees, log_sizes, sample_objects
 from pm_match.networks.data import edges_alone
 from pm_match.progress import searching_for
 
-if TYPE_CHECKING:
-    from pm_match.front.prepare import PreparedData
+# `PreparedData`, whose module imports this one.
+_Prepared = Any
 
 # With either of two models of numbers that searches choose from.
 _SEARCHES = 2
@@ -35,11 +35,11 @@ _CLUSTERS = 12
 
 
 def settle(
-    prepared: PreparedData, random_seed: Any, progressbar: bool, where: Mapping[str, Any]
-) -> PreparedData:
+    prepared: _Prepared, random_seed: Any, progressbar: bool, where: Mapping[str, Any]
+) -> _Prepared:
     """Choose what is open; see `PreparedData.settled`."""
 
-    def search(of: PreparedData, what: str, starts: int, **options: Any) -> xr.DataTree:
+    def search(of: _Prepared, what: str, starts: int, **options: Any) -> xr.DataTree:
         """Search with options; nothing is told of it but which is better."""
         with warnings.catch_warnings(), searching_for(what):
             warnings.simplefilter("ignore")
@@ -65,7 +65,7 @@ def settle(
     return prepared
 
 
-def _correlated(prepared: PreparedData, search: Callable[..., xr.DataTree]) -> PreparedData:
+def _correlated(prepared: _Prepared, search: Callable[..., xr.DataTree]) -> _Prepared:
     """Choose whether numbers of one cluster go together."""
     apart, together = (
         float(search(prepared, what, _SEARCHES, correlated=own)["starts"]["log_joint"].max())
@@ -81,7 +81,7 @@ def _correlated(prepared: PreparedData, search: Callable[..., xr.DataTree]) -> P
     return replace(prepared, options=options, notes=[*prepared.notes, said])
 
 
-def _family(prepared: PreparedData, search: Callable[..., xr.DataTree]) -> PreparedData:
+def _family(prepared: _Prepared, search: Callable[..., xr.DataTree]) -> _Prepared:
     """Choose the family of counts: that of the highest log joint, as one of all counts.
 
     Searches see one network alone, that with the most counts above 1: families differ in how they
@@ -137,11 +137,11 @@ def _family(prepared: PreparedData, search: Callable[..., xr.DataTree]) -> Prepa
     compared = []
     for own in [second, *(own for own in candidates[:1] if own not in (first, second))]:
         more = found[_said(first)] - found[_said(own)]
-        higher = "higher" if more > 0 else "lower"
+        higher = "higher" if more > 0 else "lower (much the same)"
         compared.append(f"{abs(more):,.1f} {higher} than with {_said(own)}")
     said = (
         f"Counts are taken with {_said(first)}: the log joint of a search is "
-        f"{' and '.join(compared)}{'' if found[_said(first)] == highest else ', much the same'}"
+        f"{' and '.join(compared)}"
     )
     cells = f"{len(network.index):,} of {prepared.titles[name]}'s"
     said += "" if network is largest else f" (on {cells} cells, between objects sampled by degree)"
