@@ -1,7 +1,8 @@
 """What counts say apart from blocks: how large they are where there are any, and of whom.
 
 Log joints of counts, of counts corrected for degrees and of edges alone are of different data. With
-what these functions add they are of the same: all counts.
+what these functions add they are of the same: all counts. That is exact for a given model of sizes,
+and approximate for degrees.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp, xlogy
+from scipy.special import digamma, gammaln, logsumexp, xlogy
+from scipy.stats import rankdata
 
 from pm_match.networks.data import Network, degrees_of
 
@@ -39,9 +41,8 @@ def log_sizes(sizes: NDArray[np.float64]) -> float:
     digits = np.frexp(sizes)[1]  # 2 ** (digits - 1) <= size < 2 ** digits
     counts = np.bincount(digits)[1:]
     least = 2.0 ** np.arange(len(counts))
-    # The sum of 1/x from m to 2 m - 1 is log 2 + 1 / 4m to the second order.
-    within = np.array([np.sum(1.0 / np.arange(m, 2 * m)) for m in least[:12]])
-    totals = np.append(within, np.log(2.0) + 0.25 / least[12:])
+    # The sums of 1/x from `least` to the last count of as many digits.
+    totals = digamma(2.0 * least) - digamma(least)
     k, half = len(counts), 0.5 * len(counts)
     of_digits = gammaln(half) - gammaln(half + len(sizes)) + gammaln(counts + 0.5).sum()
     return float(
@@ -68,6 +69,9 @@ def log_degrees(
     .. math::
 
         \sum_i \log \frac{\int p(d_i \mid m_i e^{s u - s^2/2}) \, N(u) \, du}{p(d_i \mid d_i)}
+
+    This is approximate: clusters, their mean degrees and s are estimates, objects are taken one by
+    one, and degrees of negative binomial counts have one p.
 
     Parameters
     ----------
@@ -134,10 +138,8 @@ def sample_objects(
         return network
     degrees = degrees_of(network, symmetric=one_mode)
     # Exponential times by degree: the first are a sample without replacement.
-    orders = [
-        np.argsort(np.argsort(rng.exponential(size=len(own)) / np.maximum(own, 1e-9))) / len(own)
-        for own in degrees
-    ]
+    times = [rng.exponential(size=len(own)) / np.maximum(own, 1e-9) for own in degrees]
+    orders = [(rankdata(own, "ordinal") - 1) / len(own) for own in times]
     orders *= 2 if one_mode else 1
     last = np.max([own[network.index[:, axis]] for axis, own in enumerate(orders)], axis=0)
     cut = np.partition(last, most)[most]

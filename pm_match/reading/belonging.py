@@ -211,6 +211,7 @@ class _Labelled:
         fixed |= {self.model[name] for name, axis in self.candidates if (name, axis) not in known}
         found = Belonging({}, [*self.each], [])
         moved = self.moved(axes)
+        weights = self._weights()
         label_of = {name: k for names in self.each for k, name in enumerate(names)}
         # Of what is made of what one label has: the label, the values, and those after a turn.
         single: dict[str, tuple[int, list[NDArray], list[NDArray]]] = {}
@@ -222,7 +223,7 @@ class _Labelled:
             way = ways[0] if ways else None
             parents = self.ancestry.of([rv])
             of = {label_of[own.name] for own in parents if own.name in label_of}
-            if self._is_weights(values):
+            if self._is_weights(values, weights):
                 way = (theirs[-1],)
             elif way == () and parents & fixed:
                 # What it is made of cannot be given to other labels.
@@ -261,17 +262,19 @@ class _Labelled:
                 return False
         return True
 
-    def _is_weights(self, values: Sequence[NDArray]) -> bool:
+    def _weights(self) -> list[list[NDArray]]:
+        """Give the probabilities of the labels of every assignment, at every point."""
+        own = [self.model[name] for name in self.labels]
+        graphs = [parameters(rv)[0] for rv in own if isinstance(rv.owner.op, CategoricalRV)]
+        read = point_function(self.model, graphs)
+        return [[*of] for of in zip(*(read(self.at(point)) for point in self.points), strict=True)]
+
+    def _is_weights(self, values: Sequence[NDArray], weights: Sequence[list[NDArray]]) -> bool:
         """Whether what is computed are the probabilities of the labels of some assignment."""
         if values[0].shape[-1:] != (self.n_labels,):
             return False
-        for rv in (self.model[name] for name in self.labels):
-            if isinstance(rv.owner.op, CategoricalRV):
-                read = point_function(self.model, [parameters(rv)[0]])
-                own = [read(self.at(point))[0] for point in self.points]
-                if _same([value.reshape(-1, self.n_labels) for value in values], own):
-                    return True
-        return False
+        flat = [value.reshape(-1, self.n_labels) for value in values]
+        return any(_same(flat, own) for own in weights)
 
 
 def belonging(

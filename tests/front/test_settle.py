@@ -110,7 +110,7 @@ def counted(kind, n=30, seed=1):
 @pytest.mark.parametrize(
     ("kind", "chosen"),
     [
-        pytest.param("poisson", {"family": "poisson"}, marks=pytest.mark.slow),
+        ("poisson", {"family": "poisson"}),
         pytest.param(
             "negative-binomial",
             {"family": "negative-binomial", "dispersion": 0.5},
