@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, logsumexp, xlogy
-from scipy.stats import rankdata
 
 from pm_match.networks.data import Network, degrees_of
 
@@ -134,6 +133,9 @@ def sample_objects(
     Network
         Itself, if it has no more cells.
     """
+    # Imported when it is needed: it takes a quarter of a second.
+    from scipy.stats import rankdata
+
     if len(network.index) <= most:
         return network
     degrees = degrees_of(network, symmetric=one_mode)
