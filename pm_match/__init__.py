@@ -25,7 +25,8 @@ with uncollected(lasting=True):
     from pm_match.find_matching import find_matching
     from pm_match.fit_em import fit_em
     from pm_match.front.match import match
-    from pm_match.front.prepare import PreparedData, choose_model, prepare
+    from pm_match.front.prepare import choose_model, prepare
+    from pm_match.front.prepared import PreparedData
     from pm_match.front.result import MatchResult
     from pm_match.matching import (
         best_chain,

@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from pm_match.front.columns import Column
-from pm_match.front.prepare import PreparedData
+from pm_match.front.prepared import PreparedData
 from pm_match.models.mixture import observed_columns
 
 

@@ -12,7 +12,8 @@ import xarray as xr
 
 from pm_match.checks import label_text, warn
 from pm_match.front.files import read_table_file
-from pm_match.front.prepare import PreparedData, look_at_table
+from pm_match.front.look import look_at_table
+from pm_match.front.prepared import PreparedData
 from pm_match.models.mixture import observed_columns
 from pm_match.tables.standardise import principal_components, standardise
 

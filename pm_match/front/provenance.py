@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pm_match.front.prepare import PreparedData
+from pm_match.front.prepared import PreparedData
 
 
 def fingerprint(data: Any) -> str:

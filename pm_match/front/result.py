@@ -17,7 +17,7 @@ from pm_match import plots
 from pm_match.checks import no_such
 from pm_match.front.imputed import filled
 from pm_match.front.new_objects import as_the_model_takes_them, placed
-from pm_match.front.prepare import PreparedData
+from pm_match.front.prepared import PreparedData
 from pm_match.front.provenance import provenance
 from pm_match.front.write import write
 from pm_match.matching import (
