@@ -1,12 +1,13 @@
 """Where chains start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model, modelcontext
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
@@ -16,10 +17,13 @@ from pm_match.clusters.cluster_gibbs import random_labels
 from pm_match.clusters.units import units
 from pm_match.progress import PATIENCE, SearchProgress
 from pm_match.reading import read
+from pm_match.reading.ancestry import RV
 from pm_match.reading.evidence import Point
 from pm_match.reading.parts import Structure, UnservedModelError
 from pm_match.reading.probe import (
     Reader,
+    compiled,
+    entered_density,
     initial_point,
     natural_function,
     starts,
@@ -32,6 +36,8 @@ from pm_match.search.recipe import ahead, searched
 from pm_match.serving import steps
 
 _INITS = ("search", "dispersed")
+# Starts that are tried until one has a density, as many as PyMC tries.
+_MOST_JITTERS = 10
 
 
 @without_c()
@@ -55,7 +61,8 @@ def initial_points(
     - ``"dispersed"``: labels drawn uniformly (linked objects share theirs), all objects relevant,
       and projections drawn from their normal prior or, where that is flat, small noise.
 
-    Other variables that our steps do not draw start jittered, as PyMC does for NUTS.
+    Other variables that our steps do not draw start jittered, as PyMC does for NUTS: anew, up to
+    ten times, where there is no density.
 
     Parameters
     ----------
@@ -97,39 +104,66 @@ def initial_points(
     if structure.empty:
         raise UnservedModelError(f"no starts to disperse in this model: {structure.explain()}.")
     # PyMC gives the first `chains` children of the seed to the chains: the next is ours.
-    rngs = get_random_generator(random_seed).spawn(chains + 1)[-1].spawn(chains)
+    own = get_random_generator(random_seed).spawn(chains + 1)[-1]
+    rngs, others = own.spawn(chains), own.spawn(chains)
     start = initial_point(model)
     served = {name for c in structure.components for name in c.collapsed}
     served |= {name for part in structure.parts for name in part.names}
     served |= set(_dispersed(structure, start, np.random.default_rng(0)))
     if init == "search":
         served |= set(structure.hyperparameters)
-    others = [rv for rv in model.free_RVs if rv.name not in served]
-    jittered = {rv for rv in others if rv.dtype.startswith("float")}
+    jittered = {
+        rv for rv in model.free_RVs if rv.name not in served and rv.dtype.startswith("float")
+    }
     names = sorted(rv.name for rv in jittered)
     natural = natural_function(model, names)
     jitter = starts(model, jittered) if jittered else None
-    points = []
-    for rng in rngs:
+
+    def drawn(rng: np.random.Generator) -> dict[str, NDArray]:
         point: dict[str, NDArray] = {}
         # Parts are told where the rest of their chain starts.
         here = start
         if jitter is not None:
-            drawn = jitter(int(rng.integers(2**30)))
+            there = jitter(int(rng.integers(2**30)))
             values = [model.rvs_to_values[model[name]].name for name in names]
-            here = start | {name: np.asarray(drawn[name]) for name in values}
+            here = start | {name: np.asarray(there[name]) for name in values}
             point |= dict(zip(names, natural(here), strict=True))
         for part in structure.parts:
             point |= part.start(rng, here)
-        points.append(point | _dispersed(structure, start, rng))
+        return point | _dispersed(structure, start, rng)
+
+    points = [drawn(rng) for rng in rngs]
+    found: list[dict[str, NDArray]] = [{} for _ in rngs]
     if init == "search" and structure.components:
-        found: dict[int, dict[str, NDArray]] = {}
         with SearchProgress(len(rngs), progressbar, after=PATIENCE) as progress:
-            for number, own in runs(_Start(model), rngs, executor=executor, cores=cores):
-                found[number] = own
+            for number, point in runs(_Start(model), rngs, executor=executor, cores=cores):
+                found[number] = point
                 progress.advance()
-        points = [point | found[number] for number, point in enumerate(points)]
+    points = [point | best for point, best in zip(points, found, strict=True)]
+    if jitter is not None:
+        possible = _density_at(model, start, jittered)
+        for number, (rng, best) in enumerate(zip(others, found, strict=True)):
+            for _ in range(_MOST_JITTERS):
+                if possible(points[number]):
+                    break
+                points[number] = drawn(rng) | best
     return points
+
+
+def _density_at(
+    model: Model, start: Point, jittered: Iterable[RV]
+) -> Callable[[Mapping[str, NDArray]], bool]:
+    """Make what says whether all that is jittered has a density, given values by variable."""
+    read, _ = compiled(model, [entered_density(model, jittered)])
+
+    def possible(values: Mapping[str, NDArray]) -> bool:
+        try:
+            with np.errstate(all="ignore"):
+                return bool(np.isfinite(read(with_values(model, start, values))[0]))
+        except ParameterValueError:
+            return False
+
+    return possible
 
 
 def check_init(init: str) -> None:

@@ -193,15 +193,15 @@ class Parameters:
 
         low, high = np.transpose(self._bounds)
         start = np.clip(np.concatenate([np.ravel(part) for part in parts]), low, high)
-        before, _ = depth(start)
+        before = first = depth(start)[0]
         for _ in range(_MOST_JITTERS):
-            if np.isfinite(before):
+            if np.isfinite(first):
                 break
             # A penalty on clusters that are alike has its pole where all start alike.
             jittered = start + chain.rng.uniform(-1.0, 1.0, start.shape)
             start = np.clip(jittered, low, high)
-            before, _ = depth(start)
-        if np.isfinite(before):
+            first, _ = depth(start)
+        if np.isfinite(first):
             found = scipy.optimize.minimize(
                 depth,
                 start,

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pm_match as pmm
@@ -41,6 +42,16 @@ def test_a_start_is_found_where_the_density_is_zero_at_first():
         pm.Normal("y", mu[cluster], 0.5, observed=[-1.2, -0.8, 0.1, 0.9, 1.4, 1.1])
     (point,) = pmm.initial_points(model, 1, random_seed=1, progressbar=False)
     assert np.abs(np.diff(point["mu"])) > 1.0
+
+
+def test_a_start_is_found_from_which_nothing_climbs():
+    with pm.Model() as model:
+        shift = pm.Flat("shift", shape=2)
+        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(2)), shape=6)
+        pm.Potential("away", pt.switch(pt.eq(shift[cluster], 0.0), -np.inf, 0.0))
+        pm.Poisson("y", pt.constant([1.0, 9.0])[cluster], observed=[1, 0, 2, 9, 11, 8])
+    (point,) = pmm.initial_points(model, 1, random_seed=1, progressbar=False)
+    assert (point["shift"] != 0.0).all()
 
 
 def test_what_is_free_has_no_search():
