@@ -1,6 +1,6 @@
 """Parameters of clusters that are not integrated out, drawn by slices, all clusters at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,29 +10,34 @@ from pymc.step_methods.state import dataclass_state
 
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.step import PartitionStep, PartitionStepState
+from pm_match.declared.numbers import Numbers, apart
 from pm_match.declared.parts import LabelRows, Likelihoods
-from pm_match.declared.rows import prior_by_row
+from pm_match.declared.rows import prior_by_row, prior_entered_by
 from pm_match.declared.state import LikelihoodState
 from pm_match.numerics.slices import draw_slices
-from pm_match.reading.ancestry import Ancestry
+from pm_match.reading.context import Context
 from pm_match.reading.owners import close
 from pm_match.reading.parts import Component
-from pm_match.reading.probe import initial_point
 
 # First intervals, in what one update moves a number by.
 _WIDTH = 2.0
 
 
+class _Group(NamedTuple):
+    """Numbers of labels, none of which enters a log density that another one enters."""
+
+    numbers: list[int]
+    # from a point and labels to the log densities that each number enters: of the rows of each
+    # label and its objects (T, n), and of the rest (n,)
+    worth: Callable[[Any, NDArray[np.int64]], tuple[NDArray, NDArray]]
+
+
 class _Block(NamedTuple):
-    """Rows of labels, and what they enter."""
+    """What the labels of a clustering have."""
 
     evidence: Likelihoods
-    rows: LabelRows
-    # from a point to the log densities (T,) of the rows, and of rows that depend on them
-    priors: Callable[[Any], NDArray]
-    # from a point and labels to what objects of each label are worth (T,), and the rest, where the
-    # rows enter it
-    worth: Callable[[Any, NDArray[np.int64]], tuple[NDArray, float]]
+    numbers: Numbers
+    groups: list[_Group]
 
 
 @dataclass_state
@@ -55,9 +60,10 @@ class ClusterSlice(PartitionStep):
 
     One evaluation of all objects' log densities, summed by cluster, therefore serves a step of
     slice sampling (Neal 2003) for all clusters at once, however much more is known of one than of
-    another. The first interval of a number is of the width that its updates have had during the
-    warm-up, over the root of one more than the number of objects in the cluster. Where rows prove
-    to matter to other clusters after all, one cluster is drawn after another from then on.
+    another; and for all numbers that enter no log density together, such as the means of columns.
+    The first interval of a number is of the width that its updates have had during the warm-up,
+    over the root of one more than the number of objects in the cluster. Where rows prove to matter
+    to other clusters after all, one number is drawn after another from then on.
 
     Parameters
     ----------
@@ -117,25 +123,42 @@ class ClusterSlice(PartitionStep):
         drawn = {model.values_to_rvs[value].name for value in self.vars}
         self._blocks: list[_Block] = []
         for state in collapsed.of_kind(LikelihoodState):
-            for rows in state.evidence.sliced:
-                if drawn & set(rows.names):
-                    priors = self._priors(state.evidence, rows)
-                    worth = state.by_label(rows.keys)
-                    self._blocks.append(_Block(state.evidence, rows, priors, worth))
+            rows = [own for own in state.evidence.sliced if drawn & set(own.names)]
+            if rows:
+                self._blocks.append(self._block(state, rows))
 
-    def _priors(self, evidence: Likelihoods, rows: LabelRows) -> Callable[[Any], NDArray]:
-        """Compile the log densities (T,) of some rows, and of rows that depend on them."""
-        model, ancestry = self.model, Ancestry(self.model)
-        variables = [model[name] for name in rows.names]
-        below = {child for rv in variables for child in ancestry.children(rv)}
-        parts = [rows, *(o for o in evidence.redrawn if below & {model[name] for name in o.names})]
-        read = [prior_by_row(model, part)[1] for part in parts]
-        return lambda point: np.sum([own(point).sum(axis=1) for own in read], axis=0)
+    def _block(self, state: LikelihoodState, rows: list[LabelRows]) -> _Block:
+        """Group the numbers of some rows, by what they enter."""
+        context = Context.of(self.model)
+        numbers, model = Numbers(rows, context.start), context.model
+        variables = [model[name] for own in rows for name in own.names]
+        below = {child.name for rv in variables for child in context.ancestry.children(rv)}
+        # Rows may depend on rows.
+        others = [own for own in state.evidence.redrawn if below & {*own.names}]
+        parts, marked = [*dict.fromkeys([*rows, *others])], numbers.marked()
+        entries = state.entered_by(context.start, marked)
+        priors = [prior_entered_by(context, own, marked) for own in parts]
+        read = [prior_by_row(model, own)[1] for own in parts]
+
+        def group(some: list[int]) -> _Group:
+            own = [(r, e[some]) for r, e in zip(read, priors, strict=True) if e[some].any()]
+            worth = state.by_label(entries[some])
+
+            def total(point, labels: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
+                each, rest = worth(point, labels)
+                for density, enters in own:
+                    found = density(point)
+                    each += np.stack([found[:, which].sum(axis=1) for which in enters], axis=1)
+                return each, rest
+
+            return _Group(some, total)
+
+        enters = np.concatenate([entries, *priors], axis=1)
+        return _Block(state.evidence, numbers, [*map(group, apart(enters))])
 
     def _forget(self) -> None:
         """Forget what was learnt of scales."""
-        start = initial_point(self.model)
-        self.scale = np.ones(sum(block.rows.table(start).shape[1] for block in self._blocks))
+        self.scale = np.ones(sum(len(block.numbers) for block in self._blocks))
         self.n_updates, self.tune, self.alone = 0, True, True
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
@@ -151,60 +174,57 @@ class ClusterSlice(PartitionStep):
         """Perform one update of a point; the point given is left as it is."""
         new, labels = dict(point), self._collapsed.labels(point)
         self.n_updates += 1
-        for number, (block, column) in enumerate(self._numbers(new)):
-            evidence, rows, priors, worth = block
-            own = labels[evidence.clustering]
-            counts = np.bincount(own, minlength=evidence.truncation)
-            table = rows.table(new)
+        first = 0
+        for evidence, numbers, groups in self._blocks:
+            own, table = labels[evidence.clustering], numbers.table(new)
+            narrower = np.sqrt(1.0 + np.bincount(own, minlength=len(table)))[:, None]
+            scale = self.scale[first : first + len(numbers)]
+            first += len(numbers)
+            for some, worth in groups:
 
-            def log_densities(
-                here, rows=rows, priors=priors, worth=worth, own=own, table=table, column=column
-            ) -> tuple[NDArray[np.float64], float]:
-                table[:, column] = here
-                new.update(rows.written(new, table))
-                with np.errstate(invalid="ignore"):
-                    each, rest = worth(new, own)
-                    return priors(new) + each, rest
+                def log_densities(
+                    here, numbers=numbers, worth=worth, own=own, table=table, some=some
+                ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+                    table[:, some] = here
+                    new.update(numbers.written(new, table))
+                    with np.errstate(invalid="ignore"):
+                        return worth(new, own)
 
-            start, narrower = table[:, column].copy(), np.sqrt(1.0 + counts)
-            found = self._drawn(start, self.scale[number] / narrower, log_densities)
-            table[:, column] = found
-            new.update(rows.written(new, table))
-            if self.tune:
-                moved = _WIDTH * np.mean(abs(found - start) * narrower)
-                self.scale[number] += (moved - self.scale[number]) / min(self.n_updates, 50)
+                start = table[:, some]
+                found = self._drawn(start, scale[some] / narrower, log_densities)
+                table[:, some] = found
+                new.update(numbers.written(new, table))
+                if self.tune:
+                    moved = _WIDTH * np.mean(abs(found - start) * narrower, axis=0)
+                    scale[some] += (moved - scale[some]) / min(self.n_updates, 50)
         return new, [{}]
 
     def _drawn(self, start: NDArray, width: NDArray, log_densities) -> NDArray[np.float64]:
-        """Draw what labels have (T,), side by side, or one after another if they are not alone."""
+        """Draw numbers (T, n) side by side, or one after another if they are not alone."""
+        shape = start.shape
         if self.alone:
 
             def side_by_side(values, wanted) -> NDArray[np.float64]:
-                found = [np.add(*log_densities(here)) for here in values]
+                found = [np.add(*log_densities(here.reshape(shape))).ravel() for here in values]
                 return np.where(np.isnan(found), -np.inf, found)
 
-            found, held = draw_slices(self.rng, start, width, side_by_side)
+            found, held = draw_slices(self.rng, start.ravel(), width.ravel(), side_by_side)
             if close(held, side_by_side(found[None], None)[0]).all():
-                return found
+                return found.reshape(shape)
             # Each was drawn while the others were somewhere else, and that matters.
             self.alone = False
         found = start.copy()
-        for label in range(len(start)):
+        for place in np.ndindex(shape):
 
-            def by_itself(values, wanted, label=label) -> NDArray[np.float64]:
+            def by_itself(values, wanted, place=place) -> NDArray[np.float64]:
                 there = np.empty(values.shape)
                 for value, own in zip(values, there, strict=True):
-                    found[label] = value[0]
+                    found[place] = value[0]
                     each, rest = log_densities(found)
-                    own[0] = each.sum() + rest
+                    own[0] = each[:, place[1]].sum() + rest[place[1]]
                 return np.where(np.isnan(there), -np.inf, there)
 
-            one = slice(label, label + 1)
-            found[one], _ = draw_slices(self.rng, start[one], width[one], by_itself)
+            found[place] = draw_slices(self.rng, start[place][None], width[place][None], by_itself)[
+                0
+            ][0]
         return found
-
-    def _numbers(self, point) -> Iterator[tuple[_Block, int]]:
-        """Yield what labels have one number of each."""
-        for block in self._blocks:
-            for column in range(block.rows.table(point).shape[1]):
-                yield block, column

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
 
+from pm_match.declared.numbers import Numbers, apart
 from pm_match.declared.parts import MOST_SLICED, Likelihoods
 from pm_match.declared.row_densities import MANY, RowDensities
 from pm_match.declared.rows import Redraw, prior_by_row, prior_entered_by
@@ -142,7 +143,7 @@ class ShardedLikelihoods(ShardedEvidence):
                 "whole ones"
             )
         self.names = [str(rv.name) for rv in (*drawn, *shared)]
-        self._ends = np.cumsum([rows.table(start).shape[1] for rows in evidence.redrawn])[:-1]
+        self._numbers = Numbers(evidence.redrawn, start)
         self._shared = [
             (key, place)
             for key in map(context.key, shared)
@@ -156,7 +157,7 @@ class ShardedLikelihoods(ShardedEvidence):
         self._log_prior = value_density(model, [*touched])
         self._redraw = Redraw(context, evidence.redrawn)
         self._enters = self._entered(context)
-        self._groups = _apart(self._enters)
+        self._groups = apart(self._enters)
         n_passes = len(self._groups) + len(self._shared)
         if n_passes > MOST_SLICED:
             raise UnservedModelError(
@@ -168,33 +169,13 @@ class ShardedLikelihoods(ShardedEvidence):
 
     # -- numbers ----------------------------------------------------------------------------------
 
-    def _beside(self, found: Sequence[NDArray]) -> NDArray[np.float64]:
-        return np.concatenate([np.empty((self.evidence.truncation, 0)), *found], axis=1)
-
-    def _table(self, point: Point) -> NDArray[np.float64]:
-        """All numbers (T, K) that clusters have."""
-        return self._beside([rows.table(point) for rows in self.evidence.redrawn])
-
-    def _written(self, point: Mapping[str, NDArray], table: NDArray) -> dict[str, NDArray]:
-        """Return a point whose numbers are those of a table (T, K)."""
-        # What is written is a view of the parts.
-        found, parts = dict(point), np.split(table.copy(), self._ends, axis=1)
-        for rows, own in zip(self.evidence.redrawn, parts, strict=False):
-            found |= rows.written(point, own)
-        return found
-
     def _entered(self, context: Context) -> NDArray[np.bool_]:
         """Say which log densities (K, C + P), of cells and in priors, each number enters."""
-        start, redrawn = context.start, self.evidence.redrawn
-        zeros = {key: np.zeros_like(start[key]) for rows in redrawn for key in rows.keys}
-        shape = self._table(start).shape
-        columns = [np.eye(1, shape[1], number) * np.ones(shape) for number in range(shape[1])]
-        written = [self._written(zeros, own) for own in columns]
-        marked = [{key: own[key] != 0 for key in zeros} for own in written]
+        marked = self._numbers.marked()
         if not marked:
             return np.zeros((0, 0), np.bool_)
-        cells = [own.entered_by(start, marked) for own in self._own.values()]
-        priors = [prior_entered_by(context, rows, marked) for rows in redrawn]
+        cells = [own.entered_by(context.start, marked) for own in self._own.values()]
+        priors = [prior_entered_by(context, rows, marked) for rows in self._numbers.rows]
         return np.concatenate([*cells, *priors], axis=1)
 
     # -- draws ------------------------------------------------------------------------------------
@@ -228,19 +209,19 @@ class ShardedLikelihoods(ShardedEvidence):
     def _draw_group(self, rng, new, counts, group: list[int], ask: Ask, tuning: bool) -> None:
         """Draw numbers of all clusters that hold something."""
         held, n = np.flatnonzero(counts), len(group)
-        table, place = self._table(new), np.ix_(np.flatnonzero(counts), group)
+        table, place = self._numbers.table(new), np.ix_(held, group)
 
         def write(values: NDArray) -> dict[str, NDArray]:
             table[place] = values.reshape(-1, n)
-            return self._written(new, table)
+            return {**new, **self._numbers.written(new, table)}
 
         def worth(points: Sequence[Point], wanted: NDArray) -> NDArray[np.float64]:
             which = np.zeros((len(points), len(counts)), np.bool_)
             which[:, held] = wanted.reshape(len(points), -1, n).any(axis=2)
             tries = [Try(dict(point), own) for point, own in zip(points, which, strict=True)]
             cells = self._asked(ask, tries)
-            priors = [self._beside([own(point) for own in self._priors]) for point in points]
-            found = np.concatenate([cells, np.array(priors)], axis=2)[:, held]
+            priors = [np.stack([own(point) for point in points]) for own in self._priors]
+            found = np.concatenate([cells, *priors], axis=2)[:, held]
             own = [found[:, :, entered].sum(axis=2) for entered in self._enters[group]]
             return np.stack(own, axis=2).reshape(len(points), -1)
 
@@ -405,16 +386,3 @@ def _upstream(
         left += new
     free = [rv for rv in context.model.free_RVs if rv in found - drawn]
     return [rv for rv in free if rv.name not in others]
-
-
-def _apart(enters: NDArray[np.bool_]) -> list[list[int]]:
-    """Group numbers, none of which enters (K, Q) what another one of its group does."""
-    groups: list[list[int]] = []
-    for number, own in enumerate(enters):
-        for group in groups:
-            if not (enters[group] & own).any():
-                group.append(number)
-                break
-        else:
-            groups.append([number])
-    return groups

@@ -1,6 +1,6 @@
 """Likelihoods of any kind at a point: a table of what objects are worth under labels."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from pm_match.declared.rows import Redraw
 from pm_match.declared.sampled import SampledAccess, SampledState
 from pm_match.declared.term import LabelTable
 from pm_match.reading.context import Context
+from pm_match.reading.entering import Marks
 from pm_match.reading.label_tables import Entries
 from pm_match.reading.owners import OTHER_STEPS, Owned, close, each_label
 from pm_match.reading.parts import UnservedModelError
@@ -33,14 +34,6 @@ class LikelihoodAccess(SampledAccess):
         self._some = {tuple(True for _ in evidence.factors): self.entries}
         self.redraw = Redraw(Context.of(self.model), evidence.redrawn)
         self._evidence = evidence
-
-    def entries_with(self, keys: Collection[str]) -> tuple[Entries, NDArray[np.bool_]]:
-        """Compile the entries of the factors that some values enter.
-
-        Return `which` (E,): which of all entries these are.
-        """
-        entered = tuple(self.densities.entered(keys))
-        return self.entries_of(entered), np.repeat(entered, self._evidence.sizes)
 
     def entries_of(self, which: tuple[bool, ...]) -> Entries:
         """Compile the entries of some of the factors."""
@@ -117,22 +110,36 @@ class LikelihoodState(SampledState):
         which = tuple(name == factor for name in self.evidence.factors)
         return self.access.entries_of(which)(point, self._labels)
 
+    def entered_by(self, point: Point, marked: Sequence[Mapping[str, Marks]]) -> NDArray[np.bool_]:
+        """Say which entries (K, E) each of K sets of the labels' numbers enters at some labels."""
+        found = np.zeros((len(marked), sum(self.evidence.sizes)), np.bool_)
+        for labels in zip(*self._labels, strict=True):
+            densities, conditions = self.access.densities, self.evidence.conditions
+            own = densities.entered_by(conditions, point, labels, marked)
+            found |= np.concatenate([marks.reshape(len(marked), -1) for marks in own], axis=1)
+        return found
+
     def by_label(
-        self, keys: Collection[str]
-    ) -> Callable[[Point, NDArray[np.int64]], tuple[NDArray[np.float64], float]]:
-        """Make what sums up the log densities of the objects of each label (T,), at labels (N,).
+        self, enters: NDArray[np.bool_]
+    ) -> Callable[[Point, NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Make what sums up the log densities that each of n numbers enters, at labels (N,).
 
-        And those of no object. Of the factors that the values `keys` enter: the others stay what
-        they are if these move.
+        Those of the objects of each label (T, n), and those of no object (n,). `enters` (n, E): no
+        entry is entered by two. Factors that none enters are not evaluated.
         """
-        compiled, which = self.access.entries_with(keys)
-        owner = self.evidence.owner[which]
-        owned = owner >= 0
+        sizes, n_labels, n = self.evidence.sizes, self.evidence.truncation, len(enters)
+        parts = np.split(enters, np.cumsum(sizes)[:-1], axis=1)
+        which = tuple(bool(part.any()) for part in parts)
+        compiled, kept = self.access.entries_of(which), np.repeat(which, sizes)
+        enters, owner = enters[:, kept], self.evidence.owner[kept]
+        owned, free = (np.flatnonzero(enters.any(axis=0) & own) for own in (owner >= 0, owner < 0))
+        number = enters.argmax(axis=0)
 
-        def sums(point: Point, labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+        def sums(point: Point, labels: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
             (entries,) = compiled(point, np.split(labels[None], self._ends, axis=1))
-            own = np.bincount(labels[owner[owned]], entries[owned], self.evidence.truncation)
-            return own, float(entries[~owned].sum())
+            place = labels[owner[owned]] * n + number[owned]
+            own = np.bincount(place, entries[owned], n_labels * n)
+            return own.reshape(-1, n), np.bincount(number[free], entries[free], n)
 
         return sums
 

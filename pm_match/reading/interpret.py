@@ -20,7 +20,7 @@ from pytensor.scalar.basic import Cast, Clip, Identity, Second
 from pytensor.scalar.math import Softplus
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Argmax
@@ -265,6 +265,10 @@ def _quick(node: Apply) -> Callable[..., Any] | None:
         return _shuffled(op)
     if isinstance(op, Elemwise):
         return _elementwise(node)
+    if isinstance(op, CAReduce):
+        found: RV = node.outputs[0]
+        along = partial(op.ufunc.reduce, axis=op.axis, dtype=op.acc_dtype or found.dtype)
+        return lambda x: np.asarray(along(x), found.dtype)
     if isinstance(op, Alloc):
         return _filled
     if isinstance(op, Shape):
@@ -295,11 +299,17 @@ def _together(op: Any) -> Callable[..., NDArray | None] | None:
     def factored(a: NDArray) -> NDArray:
         return np.linalg.cholesky(a) if lower else np.linalg.cholesky(a.mT).mT
 
-    def solved(a: NDArray, b: NDArray) -> NDArray:
-        a = np.tril(a) if lower else np.triu(a)
-        if unit_diagonal:
-            a[..., range(a.shape[-1]), range(a.shape[-1])] = 1
-        found = np.linalg.solve(a, b[..., None] if vectors else b)
+    def solved(a: NDArray, b: NDArray) -> NDArray | None:
+        n, b = a.shape[-1], b[..., None] if vectors else b
+        pivots = np.ones(a.shape[:-1]) if unit_diagonal else np.diagonal(a, axis1=-2, axis2=-1)
+        if not (a.shape[-2] == b.shape[-2] == n and pivots.all()):
+            return None
+        shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        found = np.empty((*shape, *b.shape[-2:]), np.result_type(np.float32, a, b))
+        for row in range(n) if lower else reversed(range(n)):
+            done = slice(row) if lower else slice(row + 1, n)
+            sums = (a[..., row, None, done] @ found[..., done, :])[..., 0, :]
+            found[..., row, :] = (b[..., row, :] - sums) / pivots[..., row, None]
         return found[..., 0] if vectors else found
 
     def together(*given: NDArray) -> NDArray | None:
@@ -312,6 +322,8 @@ def _together(op: Any) -> Callable[..., NDArray | None] | None:
             found = solved(*given) if right else factored(a)
         except (np.linalg.LinAlgError, ValueError):
             # One of them at least has no result: PyTensor says which, or why.
+            return None
+        if found is None:
             return None
         return found.astype(np.result_type(np.float32, *given), copy=False)
 

@@ -1,7 +1,5 @@
 """Slices of clusters' parameters: whose they are, and from which density."""
 
-from itertools import compress
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -71,35 +69,52 @@ def test_density_is_the_declared_one(declare):
     point["c"] = rng.integers(step.part.clusterings[0].truncation, size=point["c"].shape)
     labels = [point["c"]]
     joint = model.compile_logp()
-    for block, column in step._numbers(point):
+    (block,) = step._blocks
+    for some, worth in block.groups:
 
-        def density(values, block=block, column=column):
-            table = block.rows.table(point)
-            table[:, column] = values
-            there = {**point, **block.rows.written(point, table)}
-            each, rest = block.worth(there, labels[0])
-            assert rest == 0.0
-            return block.priors(there) + each, joint(there)
+        def density(table, worth=worth):
+            there = {**point, **block.numbers.written(point, table)}
+            each, rest = worth(there, labels[0])
+            assert not rest.any()
+            return each, joint(there)
 
-        here = block.rows.table(point)[:, column]
+        here = block.numbers.table(point)
         before, joint_before = density(here)
-        for label in range(len(here)):
+        for label, number in np.ndindex(before.shape):
             moved = here.copy()
-            moved[label] += 0.7
+            moved[label, some[number]] += 0.7
             after, joint_after = density(moved)
-            changed = after - before
-            np.testing.assert_allclose(changed[label], joint_after - joint_before, atol=1e-8)
-            np.testing.assert_allclose(np.delete(changed, label), 0.0, atol=1e-9)
+            changed = (after - before).ravel()
+            place = label * len(some) + number
+            np.testing.assert_allclose(changed[place], joint_after - joint_before, atol=1e-8)
+            np.testing.assert_allclose(np.delete(changed, place), 0.0, atol=1e-9)
 
 
-def test_factors_that_a_number_does_not_enter_are_not_evaluated():
-    step = slice_of(two_columns())
-    (state,) = step._collapsed.of_kind(LikelihoodState)
-    factors, found = state.evidence.factors, {}
-    for block in step._blocks:
-        _, which = state.access.entries_with(block.rows.keys)
-        found[block.rows.names[0]] = {*compress(np.repeat(factors, 9), which)}
-    assert found == {"above": set(), "middle": {"x"}, "scale": {"x", "k"}, "rate": {"k"}}
+@pytest.mark.parametrize(
+    ("declare", "together"),
+    [
+        # The centres of a column enter it alone; scales enter both.
+        (lambda: rows_model(2), [["centre", "centre"], ["scale"]]),
+        # What is above enters the priors of the middle.
+        (two_columns, [["middle", "rate"], ["scale", "above"]]),
+    ],
+    ids=["columns", "variables"],
+)
+def test_numbers_that_enter_no_log_density_together_are_drawn_together(declare, together):
+    model = declare()
+    (block,) = slice_of(model)._blocks
+    start = model.initial_point()
+    names = [n for rows in block.numbers.rows for n in rows.names * rows.table(start).shape[1]]
+    assert [[names[number] for number in some] for some, _ in block.groups] == together
+
+
+def test_factors_that_no_number_enters_are_not_evaluated():
+    (state,) = slice_of(two_columns())._collapsed.of_kind(LikelihoodState)
+    first = np.arange(18) < 9
+    state.by_label(first[None])
+    assert (True, False) in state.access._some
+    each, _ = state.by_label(first[None])(state.access.model.initial_point(), np.zeros(9, int))
+    assert (each[0] != 0.0).all()
 
 
 def test_which_variables_are_drawn_by_slices():
@@ -126,8 +141,10 @@ def test_priors_that_are_undefined_for_one_label_are_impossible_there_alone():
         pm.Normal("x", mean[c], tau=tau[c], observed=np.arange(5.0))
     point = model.initial_point()
     point["tau_interval__"] = np.log(9.0 - np.array([1.0, -1.0, 2.0]))
-    for block in slice_of(model)._blocks:
-        assert np.isneginf(block.priors(point)).tolist() == [False, True, False]
+    (block,) = slice_of(model)._blocks
+    for _, worth in block.groups:
+        each, _ = worth(point, point["c"])
+        assert np.isneginf(each).all(axis=1).tolist() == [False, True, False]
 
 
 def test_widths_are_kept_after_the_warm_up():

@@ -195,6 +195,7 @@ def quick_graphs():
         yield from (x[1], x[:, 1], x[1, 2], x[1:], x.shape[:-1], x[[0, 0, 1]], x[[1, 0], [0, 2]])
         yield from (x.T, x[:, None], x.dimshuffle(1, "x", 0), x[:1].sum(), pt.tensor_copy(x))
         yield pt.specify_broadcastable(x[:1], 0).dimshuffle(1)
+        yield from (x.sum(axis=0), x.prod(axis=1), x.max(), pt.all(x > 1), pt.any(x > 8, axis=1))
     table = pt.tensor(dtype="float64", shape=(9, 9))
     one, two = (pt.tensor(dtype="int64", shape=(4,)) for _ in range(2))
     number = pt.tensor(dtype="int64", shape=())
