@@ -203,6 +203,14 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
     bound -= {name for c in structure.clusterings for name in c.probabilities if name}
     bound |= {name for own in structure.evidence for name in own.relabelled}
     bound |= {name for part in structure.parts for name in part.relabelled}
+    # Nor does what goes with labels without being chosen by them, as logits of their weights.
+    dims = {
+        key.removeprefix(f"{ROWS_OF}_")
+        for variable in posterior.data_vars.values()
+        for key, title in variable.attrs.items()
+        if key.startswith(f"{ROWS_OF}_") and title
+    }
+    bound |= {str(name) for name, own in posterior.data_vars.items() if dims & {*own.dims}}
     chosen = {name: stats[name] for name in _TOLD if name in stats}
     for rv in model.free_RVs:
         if rv.name in posterior and rv.name not in bound:

@@ -476,3 +476,15 @@ def test_chains_start_where_weights_sum_to_one():
     density = model.compile_logp()
     for values in pmm.initial_points(model, 6, random_seed=1, init="dispersed"):
         assert np.isfinite(density(with_values(model, initial_point(model), values)))
+
+
+@pytest.mark.parametrize("options", [{"shape": T}, {"dims": "k"}], ids=["shape", "dims"])
+def test_convergence_is_not_judged_by_logits_that_go_with_labels(options):
+    def logits_of_rows():
+        logit = pm.ZeroSumNormal("logit", 1.0, **options)
+        label = pm.Categorical("cluster", logit_p=logit, shape=N)
+        mean, spread = pm.Normal("mean", 0.0, 3.0, **options), pm.HalfNormal("spread", 2.0)
+        pm.StudentT("y", nu=4.0, mu=mean[label], sigma=spread, observed=COVARIATE)
+
+    model = declared(logits_of_rows, coords={"k": range(T)})
+    assert {*pmm.invariants(few_draws(model), model)} == {"log_joint", "n_occupied", "spread"}
