@@ -138,17 +138,16 @@ class ClusterGibbs(PartitionStep):
             # Not before the first of many, for which all would be loaded twice.
             if number or n_sweeps == 1:
                 point = collapsed.refreshed(rng, point)
+            if number == n_sweeps - 1:
+                collapsed.pool(rng, point)
             moved += collapsed.sweep(rng)
-        fractions = {
-            name: accepted / max(proposed, 1)
-            for name, (accepted, proposed) in {
-                "split_merge_accepted": collapsed.split_or_merge(
-                    rng, whole(rng, self.n_split_merge)
-                ),
-                "exchange_accepted": collapsed.exchange(rng, whole(rng, self.n_exchanges)),
-                "swap_accepted": collapsed.rename(rng, point),
-            }.items()
+        moves = {
+            "split_merge_accepted": collapsed.split_or_merge(rng, whole(rng, self.n_split_merge)),
+            "exchange_accepted": collapsed.exchange(rng, whole(rng, self.n_exchanges)),
         }
+        point = collapsed.choose(point)
+        moves["swap_accepted"] = collapsed.rename(rng, point)
+        fractions = {name: accepted / max(n, 1) for name, (accepted, n) in moves.items()}
         new = dict(point)
         collapsed.draw(rng, point, new)
         stats = {

@@ -224,6 +224,17 @@ class Collapsed:
             point = evidence.refreshed(rng, point)
         return point
 
+    def pool(self, rng: np.random.Generator, point: Point) -> None:
+        """Let labels be drawn with several values of what units have of their own."""
+        for evidence in self.evidence:
+            evidence.pool(rng, point)
+
+    def choose(self, point: Point) -> Point:
+        """Return a point with the values that were drawn with the labels."""
+        for evidence in self.evidence:
+            point = evidence.choose(point)
+        return point
+
     def sweep(self, rng: np.random.Generator) -> int:
         """Sweep once over all units of all clusterings; return how many objects moved."""
         moved = 0

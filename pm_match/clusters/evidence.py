@@ -126,6 +126,19 @@ class EvidenceState:
         """
         return point
 
+    def pool(self, rng: np.random.Generator, point: Point) -> None:
+        """Let the terms sum over several values of what units have of their own at a point.
+
+        Labels are then drawn by them, and `choose` is called.
+        """
+
+    def choose(self, point: Point) -> Point:
+        """Return a new point with the values that were drawn, to which the terms are brought.
+
+        Given the labels, out of those that were summed over; the point given if there are none.
+        """
+        return point
+
     def same_renamed(self, point: Point) -> bool:
         """Whether the density stays as it is at labels that were swapped, with what is theirs."""
         return True

@@ -56,6 +56,21 @@ class LabelRows:
         return self.written(point, rows)
 
 
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Random effects of objects, in groups: what enters the same entries, of one object.
+
+    Given the labels and all else, groups are independent.
+    """
+
+    # names, keys: variables, and names of their values in points
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    places: tuple[NDArray[np.int64], ...]  # of each value's numbers: the group; -1 for none
+    group: NDArray[np.int64]  # (E,): of every entry, the group that enters it; -1 for none
+    owner: NDArray[np.int64]  # (G,): the object of every group
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sampled(Evidence):
     """Factors of the declared density whose parameters are not integrated out."""
@@ -112,6 +127,7 @@ class Likelihoods(Sampled):
     # of these, what is drawn by slices: few numbers, none of them whole
     sliced: tuple[LabelRows, ...]
     weights: tuple[Weights, ...]  # of the parameters, what labels choose a number each of
+    effects: Effects | None  # of the parameters, what objects have of their own
     # whether the joint density stays as it is if labels, and their rows, take others' places
     swappable: bool
     # (N, K): what is observed of every object, for a start, NaN where nothing is. K may be 0.

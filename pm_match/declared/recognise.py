@@ -8,8 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.declared.effects import find_effects
 from pm_match.declared.pairs import NoPairsError, read_pairs
-from pm_match.declared.parts import MOST_CELLS, MOST_SLICED, LabelRows, Likelihoods, PairLikelihoods
+from pm_match.declared.parts import (
+    MOST_CELLS,
+    MOST_SLICED,
+    Effects,
+    LabelRows,
+    Likelihoods,
+    PairLikelihoods,
+)
 from pm_match.declared.rows import Response, RowReader
 from pm_match.declared.trial_points import SEVERAL, best_way, inside, points_inside, refuse
 from pm_match.declared.weights import Weights, find_weights
@@ -129,6 +137,7 @@ class LikelihoodCandidate:
             climbed=tuple(reals),
             rows=tuple(found),
             weights=weights,
+            effects=reading.effects(rows, owner, named | by_themselves),
             part_rows=tuple(of_parts),
             part_named=tuple(of_several),
             redrawn=tuple(redrawn),
@@ -207,7 +216,7 @@ class _Reading:
         self.labels = each_label(truncation, self.n_objects)
         self.some_labels = mixed_labels(rng, truncation, self.n_objects)
         self.way = best_way(densities, self.points, self.split(self.some_labels[[0, -1]]))
-        self._entries = densities.compiled(*self.way)
+        self._densities, self._entries = densities, densities.compiled(*self.way)
         self._refuse = partial(refuse, self.factors, self._shapes)
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -318,6 +327,13 @@ class _Reading:
         places = np.split(np.arange(len(owner)), np.cumsum(self.sizes)[:-1])
         entries = dict(zip(self.factors, places, strict=True))
         return find_weights(self.context, self.assignments, entries, owner, self.points, self.table)
+
+    def effects(
+        self, rows: RowReader, owner: NDArray[np.int64], others: set[str]
+    ) -> Effects | None:
+        """Find random effects among variables that are not `others`."""
+        labels = [*map(self.split, self.labels)]
+        return find_effects(rows, self._densities, self.way[1], owner, labels, others)
 
     def numbers(self, owner: NDArray[np.int64]) -> NDArray[np.float64]:
         """Arrange what is observed by object (N, K), where every object has as many numbers.

@@ -155,7 +155,7 @@ class RowReader:
         ancestry, model = self.context.ancestry, self.context.model
         drawn = {
             rows: all(
-                has_default_transform(model, model[name]) and self._drawn([model[name]])
+                has_default_transform(model, model[name]) and self.drawn([model[name]])
                 for name in rows.names
             )
             for rows in found
@@ -180,7 +180,7 @@ class RowReader:
                 return list(left)
             left = kept
 
-    def _drawn(self, variables: Sequence[RV]) -> bool:
+    def drawn(self, variables: Sequence[RV]) -> bool:
         """Whether variables can be drawn from their priors."""
         keys = [self.context.key(rv) for rv in variables]
         try:

@@ -12,15 +12,18 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import Point, Site
 from pm_match.clusters.sweep import capacity
 from pm_match.declared.parts import LARGE, Likelihoods
-from pm_match.declared.rows import Redraw
+from pm_match.declared.rows import Redraw, given
 from pm_match.declared.sampled import SampledAccess, SampledState
 from pm_match.declared.term import LabelTable
 from pm_match.reading.context import Context
 from pm_match.reading.entering import Marks
-from pm_match.reading.label_tables import Entries
+from pm_match.reading.label_tables import Entries, prior_draws
 from pm_match.reading.owners import OTHER_STEPS, Owned, close, each_label
 from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import value_density
+
+# Values of each random effect that are tried at once.
+N_TRIED = 16
 
 
 class LikelihoodAccess(SampledAccess):
@@ -40,6 +43,14 @@ class LikelihoodAccess(SampledAccess):
         if which not in self._some:
             self._some[which] = self.densities.only(which).compiled(*self._way)
         return self._some[which]
+
+    @cached_property
+    def draw_effects(self) -> Callable[[np.random.Generator, Point], dict[str, NDArray]]:
+        """Draws random effects from their prior at a point."""
+        effects = self._evidence.effects
+        assert effects is not None
+        own = [self.model[name] for name in effects.names]
+        return prior_draws(self.model, own, given(Context.of(self.model), own))
 
     @cached_property
     def log_touched(self) -> Callable[[Any], float]:
@@ -73,6 +84,11 @@ class LikelihoodState(SampledState):
             constant=np.zeros(1),
         )
         self.terms = [(number, self.term)]
+        self._tried: list[Point] = []
+        if evidence.effects is not None:
+            self._unit = units.of_object[evidence.effects.owner]
+            self._groups = Owned(evidence.effects.group, len(self._unit))
+            self._groups_owned = Owned(self._unit, len(units.size))
 
     def refreshed(self, rng: np.random.Generator, point: Point) -> Point:
         """Draw the rows of empty labels from their prior, if that is nothing to all the rest.
@@ -89,6 +105,49 @@ class LikelihoodState(SampledState):
             return new
         self.term.worth[:], self.term.constant[:] = held
         return point
+
+    def pool(self, rng: np.random.Generator, point: Point) -> None:
+        """Try several values of every random effect at once: the present one, and prior draws.
+
+        The table is then the log of the sum over these of the densities that it has with each. A
+        label that is drawn given an effect which fits the old one hardly moves (R. Neal 2003,
+        "Markov chain sampling for non-linear state space models using embedded hidden Markov
+        models"; H. Tjelmeland 2004, "Using all Metropolis-Hastings proposals to estimate mean
+        values").
+        """
+        effects = self.evidence.effects
+        if effects is None:
+            return
+        entries = self.access.entries(point, self._labels)
+        total = self._groups.total(entries)
+        self._tried, self._chosen = [point], np.zeros(total.shape, np.int8)
+        while len(self._tried) < N_TRIED:
+            drawn = {**point, **self.access.draw_effects(rng, point)}
+            own = self._groups.total(self.access.entries(drawn, self._labels))
+            with np.errstate(invalid="ignore"):
+                both = np.logaddexp(total, own)
+                # Which is taken under every label, all of them drawn as they come.
+                self._chosen[rng.random(own.shape) < np.exp(own - both)] = len(self._tried)
+            total = both
+            self._tried.append(drawn)
+        entries[:, effects.group >= 0] = 0.0
+        worth = self._owned.total(entries) + self._groups_owned.total(total.T)
+        self.term.worth[:, 1 : len(entries) + 1] = worth
+        self.term.constant[0] = self._owned.constant(entries)
+
+    def choose(self, point: Point) -> Point:
+        """Take the value that was chosen of every random effect under the label drawn."""
+        effects = self.evidence.effects
+        if effects is None:
+            return point
+        labels = self.site.slots(self.evidence.clustering)[self._unit] - 1
+        chosen = np.append(self._chosen[np.arange(len(labels)), labels].astype(np.int64), 0)
+        new = dict(point)
+        for key, place in zip(effects.keys, effects.places, strict=True):
+            tried = np.stack([own[key] for own in self._tried])
+            (new[key],) = np.take_along_axis(tried, chosen[place][None], axis=0)
+        self.load(new)
+        return new
 
     def _told(self) -> NDArray[np.float64]:
         """Return what the units are worth where they are, and the rest (U + 1,)."""

@@ -16,6 +16,7 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.math import Dot
 
 from pm_match.reading.ancestry import RV
 from pm_match.reading.operations import SHAPES
@@ -127,6 +128,9 @@ def _through(
     if isinstance(node.op, CAReduce):
         (own,) = node.inputs
         return [np.asarray(marks_of(own).any(axis=node.op.axis))]
+    if isinstance(node.op, Dot):
+        one, other = map(marks_of, node.inputs)
+        return [np.logical_or.outer(one.any(axis=-1), other.any(axis=0))]
     moved, beside = _parts(node)
     placed = all(isinstance(v, Constant | SharedVariable) or v in at for v in beside)
     if moved and placed and not any(v in changing or marks_of(v).any() for v in beside):

@@ -1,0 +1,145 @@
+"""Random effects: free variables whose numbers enter the densities of one object each."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from pm_match.declared.parts import Effects
+from pm_match.declared.rows import RowReader
+from pm_match.reading.entering import Marks
+from pm_match.reading.label_tables import LabelDensities, has_default_transform, values_entering
+from pm_match.reading.owners import from_digits
+
+
+def find_effects(
+    reader: RowReader,
+    densities: LabelDensities,
+    conditions: bool,
+    owner: NDArray[np.int64],
+    labels: Sequence[Sequence[NDArray[np.int64]]],
+    others: Collection[str],
+) -> Effects | None:
+    """Find those that enter nothing else, and whose priors are independent between objects.
+
+    It is told from the graph: at points, what matters only elsewhere is not seen.
+
+    Parameters
+    ----------
+    reader : RowReader
+    densities : LabelDensities
+        Of all that depends on labels.
+    conditions : bool
+        How entries are compiled.
+    owner : (E,) array
+        The object of every entry, -1 if no label changes it.
+    labels : sequence of sequence of (N,) array
+        One label of all objects after another, for each assignment.
+    others : collection of str
+        Free variables that are none.
+    """
+    context, factors = reader.context, {*densities.factors}
+    model, start = context.model, context.start
+    # Effects of a few objects are not worth a look.
+    least = max(len(np.unique(owner[owner >= 0])) // 2, 2)
+
+    def entered(marks: list[dict[str, Marks]]) -> NDArray[np.int64]:
+        """Return what enters each entry, under whatever labels."""
+        found = np.full(len(owner), -1)
+        for rows in labels:
+            own = _entered(densities.entered_by(conditions, start, rows, marks))
+            other = np.where(own == -1, found, -2)
+            found = np.where((found == -1) | (found == own), own, other)
+            if not _is_apart(found, owner):
+                break
+        return found
+
+    names, keys, places, entering = [], [], [], []
+    for rv in model.free_RVs:
+        key = context.key(rv)
+        if (
+            rv.name in others
+            or rv in factors
+            or not rv.dtype.startswith("float")
+            or not factors.issuperset(context.ancestry.children(rv))
+            or not has_default_transform(model, rv)
+            or context.is_missing(rv)
+        ):
+            continue
+        for place in _places(np.shape(start[key]), least):
+            marks = [{key: own} for own in _digits(place)]
+            found = entered(marks)
+            if (
+                _is_apart(found, owner)
+                and (_entered(values_entering(model, [rv], start, marks)) > -2).all()
+                and reader.drawn([rv])
+            ):
+                names.append(rv.name)
+                keys.append(key)
+                places.append(place)
+                entering.append(found)
+                break
+    return _grouped(names, keys, places, entering, owner) if names else None
+
+
+def _places(shape: tuple[int, ...], least: int) -> Iterator[NDArray[np.int64]]:
+    """Yield numbers of what may be objects' own: entries of an array, or parts along an axis."""
+    size = int(np.prod(shape))
+    if size >= least:
+        yield np.arange(size).reshape(shape)
+    for axis, n in enumerate(shape):
+        if least <= n < size:
+            along = np.arange(n).reshape([-1 if own == axis else 1 for own in range(len(shape))])
+            yield np.broadcast_to(along, shape)
+
+
+def _digits(place: NDArray[np.int64]) -> list[Marks]:
+    """Mark the numbers of every part whose binary digit is 1, digit by digit, and those of 0."""
+    ones = [(place >> digit) & 1 == 1 for digit in range(int(place.max()).bit_length())]
+    return [*ones, *(~own for own in ones)]
+
+
+def _entered(marks: Sequence[Marks]) -> NDArray[np.int64]:
+    """Return the part that enters each entry; -1 if none does, -2 if several do."""
+    ones, zeros = np.split(np.concatenate([own.reshape(len(own), -1) for own in marks], axis=1), 2)
+    several, some = (ones & zeros).any(axis=0), (ones | zeros).any(axis=0)
+    return np.where(several, -2, np.where(some, from_digits(ones), -1))
+
+
+def _is_apart(index: NDArray[np.int64], owner: NDArray[np.int64]) -> bool:
+    """Whether parts enter entries by themselves, each those of one object alone."""
+    own = (index >= 0) & (owner >= 0)
+    of = np.full(index.max(initial=-1) + 1, -1)
+    of[index[own]] = owner[own]
+    return bool(index.min() > -2 and own.any() and (of[index[own]] == owner[own]).all())
+
+
+def _grouped(
+    names: list[str],
+    keys: list[str],
+    places: list[NDArray[np.int64]],
+    entering: list[NDArray[np.int64]],
+    owner: NDArray[np.int64],
+) -> Effects:
+    """Put together what enters the same entries, for objects whose labels change some of these."""
+    starts = len(owner) + np.cumsum([0, *(place.max() + 1 for place in places)])
+    held = [np.flatnonzero(index >= 0) for index in entering]
+    pairs = [
+        (own, start + index[own]) for own, start, index in zip(held, starts, entering, strict=False)
+    ]
+    one, other = np.concatenate(pairs, axis=1)
+    graph = scipy.sparse.coo_array((np.ones(len(one)), (one, other)), shape=(starts[-1],) * 2)
+    _, group = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    own = one[owner[one] >= 0]
+    kept, first = np.unique(group[own], return_index=True)
+    number = np.full(starts[-1], -1)
+    number[kept] = np.arange(len(kept))
+    group = number[group]
+    return Effects(
+        names=tuple(names),
+        keys=tuple(keys),
+        places=tuple(group[start + place] for start, place in zip(starts, places, strict=False)),
+        group=group[: len(owner)],
+        owner=owner[own[first]],
+    )
