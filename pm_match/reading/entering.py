@@ -106,11 +106,11 @@ def _through(
     shapes = [np.shape(at[v]) if v in at else () for v in node.outputs]
     fixed = type(node.op).__name__ in SHAPES and node.inputs[0] not in loose
     # What has no entries here may have some elsewhere.
-    entered = (
-        marks[v].any() or (not marks[v].size and v in loose) for v in node.inputs if v in marks
-    )
-    if fixed or not any(entered):
+    empty = any(v in marks and not marks[v].size and v in loose for v in node.inputs)
+    if fixed or not (empty or any(v in marks and marks[v].any() for v in node.inputs)):
         return [np.zeros(shape, np.bool_) for shape in shapes]
+    if empty:
+        return [np.ones(shape, np.bool_) for shape in shapes]
 
     def value(v: RV) -> Any:
         return at[v] if v in at else held_value(v)
@@ -128,9 +128,9 @@ def _through(
     if isinstance(node.op, CAReduce):
         (own,) = node.inputs
         return [np.asarray(marks_of(own).any(axis=node.op.axis))]
-    if isinstance(node.op, Dot):
+    if isinstance(getattr(node.op, "core_op", node.op), Dot):
         one, other = map(marks_of, node.inputs)
-        return [np.logical_or.outer(one.any(axis=-1), other.any(axis=0))]
+        return [one.any(axis=-1)[..., None] | other.any(axis=-2)[..., None, :]]
     moved, beside = _parts(node)
     placed = all(isinstance(v, Constant | SharedVariable) or v in at for v in beside)
     if moved and placed and not any(v in changing or marks_of(v).any() for v in beside):

@@ -144,6 +144,12 @@ def far_from_where_it_is_read(mu, c):
     observe((mu[c] + pt.maximum(own, pt.roll(own, 1) - 50.0))[:, None])
 
 
+def selected(mu, c):
+    """Where there are none, those that are larger may be others."""
+    own = normal()
+    observe((mu[c] + own + own[own > 50.0].sum())[:, None])
+
+
 def of_labels(mu, c):
     """They depend on labels themselves: these are drawn given them, as is right."""
     observe(pm.Normal("own", mu[c], 1.0, shape=N)[:, None])
@@ -159,6 +165,7 @@ NONE = [
     seen_elsewhere,
     held_together,
     far_from_where_it_is_read,
+    selected,
     of_labels,
 ]
 

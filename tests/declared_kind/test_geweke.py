@@ -61,6 +61,22 @@ def groups(n=4) -> pm.Model:
     return model
 
 
+def effects(n=4) -> pm.Model:
+    """Declare a mixture of objects with two values each, and effects of which a scale is drawn."""
+    with pm.Model() as model:
+        w = pm.StickBreakingWeights("weights", alpha=1.4, K=T - 1)
+        centre = pm.Normal("centre", 0.0, 2.0, shape=T)
+        spread = pm.Gamma("spread", 3.0, 3.0)
+        effect = pm.Normal("effect", 0.0, spread, shape=n)
+        factor = pm.Gamma("factor", 3.0, 3.0, shape=n)
+        c = pm.Categorical("cluster", p=w, shape=n)
+        data = pm.Data("data", np.zeros((n, 2)))
+        pm.StudentT(
+            "x", nu=4.0, mu=(centre[c] + effect)[:, None], sigma=factor[:, None], observed=data
+        )
+    return model
+
+
 def edges(n=4) -> pm.Model:
     """Declare values of edges, whose blocks and scale are drawn."""
     with pm.Model() as model:
@@ -131,7 +147,13 @@ class Simulator(ModelSimulator):
         return found
 
 
-MODELS = {"student": student, "counts": counts, "groups": groups, "edges": edges}
+MODELS = {
+    "student": student,
+    "counts": counts,
+    "groups": groups,
+    "effects": effects,
+    "edges": edges,
+}
 
 
 @pytest.mark.parametrize(
@@ -141,6 +163,7 @@ MODELS = {"student": student, "counts": counts, "groups": groups, "edges": edges
         pytest.param("student", 3000, marks=pytest.mark.slow),
         pytest.param("counts", 3000, marks=pytest.mark.slow),
         pytest.param("groups", 3000, marks=pytest.mark.slow),
+        pytest.param("effects", 3000, marks=pytest.mark.slow),
         pytest.param("edges", 3000, marks=pytest.mark.slow),
     ],
 )
