@@ -268,8 +268,8 @@ class _Reading:
         seen = np.any([np.isfinite(table).any(axis=0) for table in tables], axis=0)
         self._refuse(
             (owner < 0) & ~seen,
-            "has no density at any of the points that were tried; expected to see whose label "
-            "it depends on (no bound on how many objects clusters have)",
+            "has no density at any of the points that were tried; expected values that are "
+            "possible, and no bound on how many objects clusters have",
         )
         rng = np.random.default_rng(20130206)
         n_rows = int(np.clip(_RANDOM_CELLS // max(len(owner), 1), 0, _MOST_ROWS))

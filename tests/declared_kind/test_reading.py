@@ -223,7 +223,11 @@ REFUSED = {
     "another length": (too_long, "the log densities of 'x' cannot be evaluated"),
     "another constant length": (too_short, r"the log densities of 'x' cannot be evaluated: Inc"),
     "fractions": (fractions, r"'x'\[0\]: expected a whole number; found"),
-    "nowhere defined": (improper, r"'x'\[0\] has no density at any of the points"),
+    "nowhere defined": (
+        improper,
+        r"'x'\[0\] has no density at any of the points that were tried; expected values that are "
+        "possible, and",
+    ),
 }
 
 
