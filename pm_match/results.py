@@ -20,6 +20,7 @@ from pm_match.matching.draws import (
     EACH,
     FLAGS,
     JOINT,
+    NUMBERS,
     ROWS_OF,
     SAMPLE_DIMS,
     SET,
@@ -103,8 +104,7 @@ def _tell_clusters(posterior: xr.DataTree, model: Model, structure: Structure) -
                     sets[str(name), dim] = titles
     free = {rv.name for rv in model.free_RVs}
     # What is computed may be of clusters whatever its shape is.
-    computed = {rv.name for rv in model.deterministics} - model.named_vars_to_dims.keys()
-    computed &= {*posterior.data_vars}
+    computed = {rv.name for rv in model.deterministics} & {*posterior.data_vars}
     for component in structure.components:
         for number, clustering in enumerate(component.clusterings):
             of = [own for own in component.evidence if number in own.clusterings]
@@ -129,12 +129,19 @@ def _tell_clusters(posterior: xr.DataTree, model: Model, structure: Structure) -
                 if theirs:
                     sets.pop((name, dim), None)
                     posterior[name].attrs[f"{ROWS_OF}_{dim}"] = clustering.title
+            for name in found.numbers:
+                if name in posterior:
+                    posterior[name].attrs[NUMBERS] = clustering.title
             for names in (*found.each, *((name,) for name in found.alone)):
                 for name in names:
                     if name in posterior:
-                        posterior[name].attrs[ROWS_OF] = clustering.title
+                        attrs = posterior[name].attrs
+                        others = {*map(str, np.atleast_1d(attrs.get(ROWS_OF, ())))} - {
+                            clustering.title
+                        }
+                        attrs[ROWS_OF] = [*others, clustering.title] if others else clustering.title
                         if len(names) > 1:
-                            posterior[name].attrs[EACH] = list(names)
+                            attrs[EACH] = list(names)
     for (name, dim), titles in sets.items():
         if not titles and ROWS_OF not in posterior[name].attrs:
             posterior[name].attrs[f"{ROWS_OF}_{dim}"] = ""

@@ -11,11 +11,12 @@ from pymc.step_methods.state import dataclass_state
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.step import PartitionStep, PartitionStepState
 from pm_match.declared.numbers import Numbers, apart
-from pm_match.declared.parts import LabelRows, Likelihoods
+from pm_match.declared.parts import Likelihoods
 from pm_match.declared.rows import prior_by_row, prior_entered_by
 from pm_match.declared.state import LikelihoodState
 from pm_match.numerics.slices import draw_slices
 from pm_match.reading.context import Context
+from pm_match.reading.exchange import LabelRows
 from pm_match.reading.owners import close
 from pm_match.reading.parts import Component
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.declared.parts import LabelRows
 from pm_match.reading.entering import Marks
 from pm_match.reading.evidence import Point
+from pm_match.reading.exchange import LabelRows
 
 
 class Numbers:

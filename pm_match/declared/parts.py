@@ -1,6 +1,5 @@
 """What is read of likelihoods over an assignment."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from pm_match.checks import lacking
 from pm_match.declared.weights import Weights
 from pm_match.reading.evidence import Evidence
+from pm_match.reading.exchange import LabelRows
 
 # Numbers a label whose parameters are drawn one number at a time.
 MOST_SLICED = 32
@@ -16,44 +16,6 @@ MOST_SLICED = 32
 MOST_CELLS = 2**25
 # A table of more cells than this is worth the seconds that it takes to compile it well.
 LARGE = 20_000
-
-
-@dataclass(frozen=True, eq=False)
-class LabelRows:
-    """What every label has of the parameters: rows of one variable, or a variable each."""
-
-    # names, keys: variables, and names of their values in points: one, or one for each label
-    names: tuple[str, ...]
-    keys: tuple[str, ...]
-    # the axis of the value along which the rows are; None if every label has a variable
-    axis: int | None
-
-    def table(self, point: Mapping[str, NDArray]) -> NDArray:
-        """Return the rows at a point (T, K), a copy."""
-        if self.axis is None:
-            whole = np.stack([point[key] for key in self.keys])
-        else:
-            whole = np.moveaxis(point[self.keys[0]], self.axis, 0)
-        return np.array(whole.reshape(len(whole), -1))
-
-    def written(self, point: Mapping[str, NDArray], table: NDArray) -> dict[str, NDArray]:
-        """Return the values of a point whose rows are those of a table (T, K)."""
-        like = point[self.keys[0]]
-        if self.axis is None:
-            return {k: row.reshape(like.shape) for k, row in zip(self.keys, table, strict=True)}
-        shape = np.moveaxis(like, self.axis, 0).shape
-        return {self.keys[0]: np.moveaxis(table.reshape(shape), 0, self.axis)}
-
-    def taken(self, point: Mapping[str, NDArray], source: NDArray) -> dict[str, NDArray]:
-        """Give every label the row that label `source` (T,) has at a point."""
-        return self.written(point, self.table(point)[source])
-
-    def replaced(
-        self, point: Mapping[str, NDArray], other: Mapping[str, NDArray], which: NDArray[np.bool_]
-    ) -> dict[str, NDArray]:
-        """Return the rows at a point, but for those of some labels (T,) that are another's."""
-        rows = np.where(which[:, None], self.table(other), self.table(point))
-        return self.written(point, rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,7 @@ from numpy.typing import NDArray
 
 from pm_match.declared.effects import find_effects
 from pm_match.declared.pairs import NoPairsError, read_pairs
-from pm_match.declared.parts import (
-    MOST_CELLS,
-    MOST_SLICED,
-    Effects,
-    LabelRows,
-    Likelihoods,
-    PairLikelihoods,
-)
+from pm_match.declared.parts import MOST_CELLS, MOST_SLICED, Effects, Likelihoods, PairLikelihoods
 from pm_match.declared.rows import Response, RowReader
 from pm_match.declared.trial_points import SEVERAL, best_way, inside, points_inside, refuse
 from pm_match.declared.weights import Weights, find_weights
@@ -25,6 +18,7 @@ from pm_match.reading.ancestry import RV, Refusal, connected, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, random_point
+from pm_match.reading.exchange import LabelRows
 from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import check_owners, each_label, find_owners, mixed_labels
 

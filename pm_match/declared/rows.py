@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 
-from pm_match.declared.parts import LabelRows
 from pm_match.reading.ancestry import RV
 from pm_match.reading.context import Context
 from pm_match.reading.entering import Marks
+from pm_match.reading.exchange import LabelRows, exchanged, is_same, where_defined
 from pm_match.reading.label_tables import (
     has_default_transform,
     prior_draws,
@@ -225,23 +225,11 @@ class RowReader:
         ancestry, model = self.context.ancestry, self.context.model
         own = [model[name] for rows in found for name in rows.names]
         touched = [*self.factors, *own, *(child for rv in own for child in ancestry.children(rv))]
-        density, rng = value_density(model, list(dict.fromkeys(touched))), np.random.default_rng(1)
-        same: list[bool] = []
-        for point in (*self.points, self.wide):
-            here = {**point, **dict(zip(keys, labels, strict=True))}
-            for _ in range(2):
-                source = rng.permutation(self.n_labels)
-                there, place = dict(here), np.argsort(source)
-                for rows in found:
-                    there |= rows.taken(here, source)
-                there |= {key: place[label] for key, label in zip(keys, labels, strict=True)}
-                try:
-                    before, after = density(here), density(there)
-                except ParameterValueError:
-                    continue  # nothing is defined there
-                if np.isfinite(before) or np.isfinite(after):
-                    same.append(bool(close(np.array(before), np.array(after))))
-        return bool(same) and all(same)
+        density = value_density(model, list(dict.fromkeys(touched)))
+        some = dict(zip(keys, labels, strict=True))
+        points = [{**point, **some} for point in (*self.points, self.wide)]
+        read = where_defined(lambda point: np.array(density(point)))
+        return is_same(exchanged(read, points, self.n_labels, keys, found))
 
 
 def _differ(before: NDArray, after: NDArray, known: NDArray[np.bool_]) -> NDArray[np.bool_]:

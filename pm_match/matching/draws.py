@@ -18,10 +18,12 @@ SET = "clusters"
 JOINT = "combinations"
 # Those that name an assignment's flags of relevance; and the set of clusters that a parameter has
 # along a dim (``clusters_of_<dim>``, empty if there is none), or of one of which it is a parameter
-# (``clusters_of``).
+# (``clusters_of``: one set, or a list of several).
 FLAGS, ROWS_OF = "relevance", "clusters_of"
 # That of one of several variables that clusters have one each of: all of them, by cluster.
 EACH = "each_cluster"
+# That of a computed one that is labels itself: the set of their clusters.
+NUMBERS = "numbers_of"
 # That of one whose clusters have been given other numbers in every draw.
 RENUMBERED = "renumbered"
 # What PyMC puts after the name of a variable for its missing values.
@@ -128,10 +130,8 @@ def _without_prefix(draws: xr.Dataset) -> xr.Dataset:
     renamed = draws.rename(names)
     for variable in renamed.data_vars.values():
         for key, value in variable.attrs.items():
-            if key in (SET, FLAGS, JOINT) or key.startswith(ROWS_OF):
-                variable.attrs[key] = bare(value)
-            elif key == EACH:
-                variable.attrs[key] = [*map(bare, value)]
+            if key in (SET, FLAGS, JOINT, EACH, NUMBERS) or key.startswith(ROWS_OF):
+                variable.attrs[key] = bare(value) if isinstance(value, str) else [*map(bare, value)]
     return renamed
 
 

@@ -13,6 +13,7 @@ from pm_match.matching.draws import (
     EACH,
     JOINT,
     MISSING,
+    NUMBERS,
     PREFIX,
     RELEVANCE,
     RENUMBERED,
@@ -245,7 +246,7 @@ def _cluster_dims(
     alone = [
         name
         for name, own in marks.items()
-        if title and own.get("") == title and name not in of_each
+        if title and title in np.atleast_1d(own.get("", ())) and name not in of_each
     ]
     if alone:
         raise ValueError(
@@ -296,13 +297,13 @@ def _cluster_dims(
     return found
 
 
-def _marks(variable: xr.DataArray) -> dict[str, str]:
+def _marks(variable: xr.DataArray) -> dict[str, Any]:
     """Return the sets of clusters along a variable's dims, as `pm_match.sample` has marked them.
 
-    By dim, "" if it is a parameter of one cluster alone.
+    By dim, "" if it is a parameter of one cluster alone: of one set, or of several.
     """
     return {
-        key.removeprefix(ROWS_OF).removeprefix("_"): value
+        key.removeprefix(ROWS_OF).removeprefix("_"): value if isinstance(value, str) else (*value,)
         for key, value in variable.attrs.items()
         if key.startswith(ROWS_OF)
     }
@@ -342,8 +343,13 @@ def _renumber(
     changed: xr.Dataset, draws: SetDraws, numbers: NDArray[np.int64], sample_dims
 ) -> None:
     """Renumber assignments; numbers that are no cluster's, of irrelevant objects, stay."""
-    # Those that are not known of some are in a variable of their own, too.
-    parts = [name for name in (f"{own}{MISSING}" for own in draws.names) if name in changed]
+    # Those that are not known of some are in a variable of their own, too; others are computed.
+    missing = {f"{own}{MISSING}" for own in draws.names}
+    parts = [
+        name
+        for name, variable in changed.data_vars.items()
+        if name in missing or (draws.title and variable.attrs.get(NUMBERS) == draws.title)
+    ]
     own = [changed[name].transpose(*sample_dims, ...) for name in parts]
     for name, variable in zip([*draws.names, *parts], [*draws.variables, *own], strict=True):
         values = np.array(variable).reshape(len(numbers), -1)

@@ -5,27 +5,25 @@ as there are labels is theirs, if the rows are chosen by no label (the logits of
 which quantities that are computed go with them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pymc.logprob.utils import ParameterValueError
 from pymc.model.core import Model
 from pymc.model.transform.conditioning import remove_value_transforms
-from pytensor.tensor.random.basic import CategoricalRV
 
-from pm_match.reading.ancestry import RV, parameters
+from pm_match.numerics.garbage import uncollected
+from pm_match.reading.ancestry import RV, Ancestry
 from pm_match.reading.context import Context
+from pm_match.reading.exchange import LabelRows, Pair, Read, exchanged, is_same, where_defined
 from pm_match.reading.owners import close
 from pm_match.reading.parts import Clustering
-from pm_match.reading.probe import log_densities, natural_function, point_function
+from pm_match.reading.probe import log_densities, natural_function, point_function, without_c
 
 # An axis of a variable, by its name.
 Axis = tuple[str, int]
-Values = Mapping[str, NDArray]
-_N_POINTS = 2
 # More axes that may be the labels' are not looked at together.
 _MOST_AXES = 6
 
@@ -41,23 +39,21 @@ class Belonging(NamedTuple):
     each : list of tuple of str
         Variables that the clusters have one each of, in the order of labels.
     alone : list of str
-        Other variables that are computed of what some clusters have, in places of their own.
+        Computed variables that change with the labels as nothing does that can be given to others.
+    numbers : list of str
+        Computed variables that are labels themselves.
     """
 
     axes: dict[Axis, bool]
     each: list[tuple[str, ...]]
     alone: list[str]
-
-
-def _subsets(axes: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """List all subsets, the smallest first."""
-    return [own for n in range(len(axes) + 1) for own in combinations(axes, n)]
+    numbers: list[str]
 
 
 class _Labelled:
     """A model with its variables as they are, without transforms, and what labels do in it.
 
-    `axes`, `each`: what labels have rows of, or a variable each.
+    It has `rows`: what is known to be the labels'; `candidates`: what may be, with as many entries.
     """
 
     def __init__(
@@ -67,216 +63,181 @@ class _Labelled:
         axes: Collection[Axis],
         each: Sequence[tuple[str, ...]],
     ):
-        self.model = _untransformed(model)
-        self.n_labels, self.each = clustering.truncation, each
-        context = Context.of(self.model)
-        self.ancestry, self.labels = context.ancestry, [a.name for a in clustering.assignments]
-        own = [self.model[name] for name in self.labels]
-        seen = [child for rv in own for child in self.ancestry.children(rv)]
+        self.model, self.n_labels = _untransformed(model), clustering.truncation
+        keys = {rv.name: self.model.rvs_to_values[rv].name for rv in self.model.free_RVs}
+        self.labels = [self.model[own.name] for own in clustering.assignments]
+        self.label_keys = [keys[rv.name] for rv in self.labels]
+        self.parents = Ancestry(self.model).parents
         # Densities in which labels enter, those of the labels themselves among them.
-        self.factors = [*dict.fromkeys([*own, *seen])]
-        self._keys = {rv.name: context.key(rv) for rv in self.model.free_RVs}
-        self._entries = {rv: log_densities(self.model, [rv]) for rv in self.factors}
-        rng, first = np.random.default_rng(20150610), Context.of(model)
-        natural = natural_function(model, self._keys)
-        self.points = []
-        for _ in range(_N_POINTS):
-            point = dict(zip(self._keys, natural(first.near(rng, 0.7)), strict=True))
-            for name in self.labels:
-                label = rng.integers(self.n_labels, size=point[name].shape)
-                point[name] = np.asarray(label, point[name].dtype)
-            self.points.append(point)
-        turned = np.roll(np.arange(self.n_labels), -1)
-        swapped = np.arange(self.n_labels)
-        swapped[:2] = 1, 0
-        self.orders = [turned, swapped][: 1 if self.n_labels == 2 else 2]
-        shapes = {name: value.shape for name, value in self.points[0].items()}
-        self.candidates = [
-            (rv.name, axis)
-            for rv in self.model.free_RVs
-            if rv.name not in {*self.labels, *(name for names in each for name in names)}
-            for axis, size in enumerate(shapes[rv.name])
-            if size == self.n_labels and (rv.name, axis) not in axes
+        self.factors = [
+            rv for rv, own in self.parents.items() if {rv, *own}.intersection(self.labels)
         ]
+        rng, first = np.random.default_rng(20150610), Context.of(model)
+        natural = natural_function(model, keys)
+        self.points = []
+        # Of labels, all are in use, or one.
+        for in_use in (self.n_labels, self.n_labels, 1):
+            point = dict(zip(keys.values(), natural(first.near(rng, 0.7)), strict=True))
+            for key in self.label_keys:
+                point[key] = rng.integers(in_use, size=point[key].shape).astype(point[key].dtype)
+            self.points.append(point)
+        self.rows = [LabelRows((name,), (keys[name],), axis) for name, axis in axes]
+        self.rows += [LabelRows(own, tuple(keys[name] for name in own), None) for own in each]
+        own = {*self.labels, *(self.model[name] for names in each for name in names)}
+        self.candidates = {
+            (rv, axis): LabelRows((rv.name,), (key,), axis)
+            for rv, key in zip(self.model.free_RVs, keys.values(), strict=True)
+            for axis in self.axes_in(self.points[0][key])
+            if rv not in own and (rv.name, axis) not in axes
+        }
 
-    def at(self, values: Values) -> dict[str, NDArray]:
-        """Return the point of a model's values, by the names of these."""
-        return {self._keys[name]: value for name, value in values.items()}
+    def axes_in(self, value: NDArray) -> list[int]:
+        """List the axes with as many entries as there are labels."""
+        return [axis for axis, size in enumerate(value.shape) if size == self.n_labels]
 
-    def entries(self, factor: RV, values: Values) -> NDArray:
-        """Return the log densities of a factor, entry by entry; NaN where they are not defined."""
-        try:
-            return self._entries[factor](self.at(values))[factor]
-        except ParameterValueError:
-            return np.full((), np.nan)
+    def value(self, rv: RV) -> Read:
+        """Make what is computed."""
+        read = point_function(self.model, [rv])
+        return lambda point: read(point)[0]
 
-    def turned(self, values: Values, order: NDArray, axes: Collection[Axis]) -> dict[str, NDArray]:
-        """Give every label what label `order` (T,) has, and objects the labels to match."""
-        found, place = dict(values), np.argsort(order)
-        for name, axis in axes:
-            found[name] = np.take(found[name], order, axis)
-        for names in self.each:
-            found |= {
-                name: values[names[source]] for name, source in zip(names, order, strict=True)
+    def density(self, factor: RV) -> Read:
+        """Make a log density, entry by entry."""
+        read = log_densities(self.model, [factor])
+        return where_defined(lambda point: read(point)[factor])
+
+    def pairs(self, read: Read, also: Sequence[LabelRows] = ()) -> Iterator[Pair]:
+        """Read before and after labels take others' places, with all their rows and some more."""
+        return exchanged(read, self.points, self.n_labels, self.label_keys, [*self.rows, *also])
+
+    def free(self) -> dict[tuple[RV, int], bool]:
+        """Say of candidates whether they are the labels', and add those that are to the rows."""
+        told: dict[tuple[RV, int], bool] = {}
+        for factor in self.factors:
+            some = {
+                own: rows
+                for own, rows in self.candidates.items()
+                if own[0] in self.parents[factor] and not told.get(own)
             }
-        for name in self.labels:
-            found[name] = np.asarray(place[values[name]], values[name].dtype)
-        return found
+            if not some or len(some) > _MOST_AXES:
+                continue
+            read = self.density(factor)
+            by_row = {own: True for own, rows in some.items() if self._is_by_row(read, rows)}
+            told |= by_row
+            self.rows += [some.pop(own) for own in by_row]
+            # If nothing can be given to other labels, these have roles.
+            ways = [
+                way
+                for n in range(len(some) + 1)
+                for way in combinations(some, n)
+                if is_same(self.pairs(read, [some[own] for own in way]))
+            ] or [()]
+            for own, rows in some.items():
+                # Where it makes no difference, as with numbers that are all 0 here, none is told.
+                if len({own in way for way in ways}) == 1:
+                    told[own] = own in ways[0]
+                    self.rows += [rows] * told[own]
+        # What is nowhere beside what changes with labels, or may, is none of theirs.
+        changing = {*self.labels, *(self.model[name] for own in self.rows for name in own.names)}
+        left = [own for own in self.candidates if own not in told]
+        beside = {
+            rv: {rv}.union(*({f, *own} for f, own in self.parents.items() if rv in {f, *own}))
+            for rv, _ in left
+        }
+        while more := {rv for rv, _ in left if beside[rv] & changing} - changing:
+            changing |= more
+        return told | {own: False for own in left if own[0] not in changing}
 
-    def is_same(self, factor: RV, axes: Collection[Axis]) -> bool:
-        """Whether a log density stays as it is if labels take others' places with these axes."""
-        finite = False
-        for point in self.points:
-            before = self.entries(factor, point)
-            for order in self.orders:
-                if not close(before, self.entries(factor, self.turned(point, order, axes))).all():
-                    return False
-            finite |= bool(np.isfinite(before).any())
-        return finite
-
-    def is_by_row(self, factor: RV, name: str, axis: int) -> bool:
-        """Whether each row along an axis enters the density of its label alone.
+    def _is_by_row(self, read: Read, rows: LabelRows) -> bool:
+        """Whether each row enters the density of its label alone.
 
         Or, of three labels and more, what that is relative to those of others, as logits do.
         """
-        here, there = self.points
+        here, there, _ = self.points
         for row in range(self.n_labels):
-            where = np.arange(self.n_labels) == row
-            where = where.reshape(-1, *[1] * (here[name].ndim - axis - 1))
-            other = {name: np.where(where, there[name], here[name])}
-            changes = []
-            for label in np.roll(np.arange(self.n_labels), -row)[:3]:
-                same = {own: np.full_like(here[own], label) for own in self.labels}
-                before, after = (self.entries(factor, {**here, **same, **o}) for o in ({}, other))
-                with np.errstate(invalid="ignore"):
-                    changes.append(np.where(close(before, after), 0.0, after - before))
-            own, second, *third = changes
-            if (
-                close(own, second).all()
-                or not close(second, third[0] if third else np.zeros(())).all()
-            ):
+            labels = (row + np.arange(min(self.n_labels, 3))) % self.n_labels
+            other = {**here, **rows.replaced(here, there, np.arange(self.n_labels) == row)}
+            before, after = (self._under(labels, read, point) for point in (here, other))
+            if before.shape != after.shape:
+                return False  # nothing is defined there
+            with np.errstate(invalid="ignore"):
+                own, *rest = np.where(close(before, after), 0.0, after - before)
+            base = rest[1] if len(rest) > 1 else np.zeros(())
+            if close(own, base).all() or not close(rest[0], base).all():
                 return False
         return True
 
-    def of_labels(self, axes: Collection[Axis]) -> dict[Axis, bool]:
-        """Say which of the candidates are of the labels, as some `axes` are."""
-        parents = self.ancestry.parents
-        entered = {
-            (name, axis): [f for f in self.factors if self.model[name] in parents[f]]
-            for name, axis in self.candidates
-        }
-        found = {
-            own: True
-            for own, factors in entered.items()
-            if any(self.is_by_row(factor, *own) for factor in factors)
-        }
-        left = [own for own in self.candidates if own not in found]
-        for factor in self.factors:
-            some = [own for own in left if factor in entered[own]]
-            base = {*axes, *(own for own, of in found.items() if of)}
-            if not some:
-                continue
-            if len(some) > _MOST_AXES:
-                return {}
-            ways = [way for way in _subsets(some) if self.is_same(factor, base | {*way})] or [()]
-            for own in some:
-                # Where it makes no difference, as with numbers that are all 0 here, none is told.
-                if len({own in way for way in ways}) == 1:
-                    found[own] = found.get(own, False) or own in ways[0]
-        # What goes with labels, and what that is not known of.
-        moved = self.moved({*axes, *(own for own, of in found.items() if of)})
-        for name, axis in reversed(left):
-            # What enters the priors of such alone has not been looked at.
-            below = {rv.name for rv in self.ancestry.children(self.model[name])}
-            if not entered[name, axis] and not moved & below:
-                found[name, axis] = False
-            elif found.get((name, axis)) is not False:
-                moved.add(name)
-        return found
+    def _under(self, labels: Iterable[int], read: Read, point: dict[str, NDArray]) -> NDArray:
+        """Read where all objects have one label, and then another (n, ...)."""
+        keys = self.label_keys
+        every = ({**point, **{key: np.full_like(point[key], n) for key in keys}} for n in labels)
+        return np.stack([*map(read, every)])
 
-    def moved(self, axes: Collection[Axis]) -> set[str]:
-        """Return the names of what goes with labels, given axes that do."""
-        return {name for name, _ in axes} | {name for names in self.each for name in names}
-
-    def made(self, known: Mapping[Axis, bool], axes: Collection[Axis]) -> Belonging:
-        """Say the same of what is computed, given all that is of the labels."""
-        read = point_function(self.model, self.model.deterministics)
-        before = [read(self.at(point)) for point in self.points]
-        after = [
-            [read(self.at(self.turned(point, order, axes))) for point in self.points]
-            for order in self.orders
-        ]
-        other = [f for f in self.factors if not self.is_same(f, axes)]
-        fixed = {rv for factor in other for rv in self.ancestry.parents[factor]}
-        fixed |= {self.model[name] for name, axis in self.candidates if (name, axis) not in known}
-        found = Belonging({}, [*self.each], [])
-        moved = self.moved(axes)
-        weights = self._weights()
-        label_of = {name: k for names in self.each for k, name in enumerate(names)}
+    def computed(self, found: Belonging, fixed: set[RV]) -> None:
+        """Say what goes with labels of what is computed, unless it may hang on what is `fixed`."""
+        label_of = {self.model[name]: k for names in found.each for k, name in enumerate(names)}
+        moved = {self.model[name] for own in self.rows for name in own.names}
+        labels, point = range(self.n_labels), self.points[0]
+        weights = [np.exp(self._under(labels, self.density(rv), point)).T for rv in self.labels]
         # Of what is made of what one label has: the label, the values, and those after a turn.
-        single: dict[str, tuple[int, list[NDArray], list[NDArray]]] = {}
-        for number, rv in enumerate(self.model.deterministics):
-            values = [own[number] for own in before]
-            turned = [[own[number] for own in every] for every in after]
-            theirs = [n for n, size in enumerate(values[0].shape) if size == self.n_labels]
-            ways = [way for way in _subsets(theirs) if self._goes(values, turned, way)]
-            way = ways[0] if ways else None
-            parents = self.ancestry.of([rv])
-            of = {label_of[own.name] for own in parents if own.name in label_of}
-            if self._is_weights(values, weights):
-                way = (theirs[-1],)
-            elif way == () and parents & fixed:
-                # What it is made of cannot be given to other labels.
-                continue
-            elif way is None and len(of) == 1:
-                single[rv.name], way = (of.pop(), values, turned[0]), ()
-            elif len(of) == 1 or (way is None and not theirs and {p.name for p in parents} & moved):
+        single: dict[str, tuple[int, NDArray, NDArray]] = {}
+        ancestry = Ancestry(self.model)
+        for rv in self.model.deterministics:
+            # Operations say in any way that nothing is defined.
+            pairs = [*self.pairs(where_defined(self.value(rv), Exception))]
+            value, parents = pairs[0][1], ancestry.of([rv])
+            theirs, unsure = self.axes_in(value), bool(parents & fixed)
+            ways = [way for way in _subsets(theirs) if is_same(pairs, way)]
+            of = {label_of[own] for own in parents if own in label_of}
+            if any(_are_weights(value, own) for own in weights):
+                ways = [(value.ndim - 1,)]
+            elif not parents & {*moved, *self.labels}:
+                ways = [()]
+            elif len(of) == 1 and not ways:
+                single[rv.name], ways = (of.pop(), *pairs[0][1:]), [()]
+            elif not ways and rv.dtype.startswith("int") and all(map(_are_labels, pairs)):
+                found.numbers.append(rv.name)
+                ways = [()]
+            elif len(of) == 1 or not (ways or (unsure and (theirs or not parents & moved))):
                 found.alone.append(rv.name)
-            elif len(ways) > 1 and {p.name for p in parents} & {*moved, *self.labels}:
-                # Where numbers are the same along an axis, it cannot be told whose that is.
-                continue
-            if way is not None:
-                found.axes.update({(rv.name, axis): axis in way for axis in theirs})
-        for first_name in [name for name, (label, *_) in single.items() if label == 0]:
-            names = [first_name]
+            # Where numbers are the same along an axis, it cannot be told whose that is.
+            if len(ways) == 1 and (ways[0] or not unsure):
+                found.axes.update({(rv.name, axis): axis in ways[0] for axis in theirs})
+        for first in [name for name, (label, *_) in single.items() if label == 0]:
+            names = [first]
             for label in range(1, self.n_labels):
                 wanted = single[names[-1]][2]
                 names += [
                     name
-                    for name, (own, values, _) in single.items()
-                    if own == label and _same(values, wanted)
+                    for name, (own, value, _) in single.items()
+                    if own == label and value.shape == wanted.shape and close(value, wanted).all()
                 ][:1]
             if len(names) == self.n_labels:
                 found.each.append(tuple(names))
         matched = {name for names in found.each for name in names}
         found.alone.extend(name for name in single if name not in matched)
-        return found
-
-    def _goes(self, values, turned, way: tuple[int, ...]) -> bool:
-        """Whether what is computed takes other places along some axes as labels do."""
-        for order, there in zip(self.orders, turned, strict=True):
-            here = values
-            for axis in way:
-                here = [np.take(own, order, axis) for own in here]
-            if not _same(here, there):
-                return False
-        return True
-
-    def _weights(self) -> list[list[NDArray]]:
-        """Give the probabilities of the labels of every assignment, at every point."""
-        own = [self.model[name] for name in self.labels]
-        graphs = [parameters(rv)[0] for rv in own if isinstance(rv.owner.op, CategoricalRV)]
-        read = point_function(self.model, graphs)
-        return [[*of] for of in zip(*(read(self.at(point)) for point in self.points), strict=True)]
-
-    def _is_weights(self, values: Sequence[NDArray], weights: Sequence[list[NDArray]]) -> bool:
-        """Whether what is computed are the probabilities of the labels of some assignment."""
-        if values[0].shape[-1:] != (self.n_labels,):
-            return False
-        flat = [value.reshape(-1, self.n_labels) for value in values]
-        return any(_same(flat, own) for own in weights)
 
 
+def _subsets(axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """List all subsets, the smallest first."""
+    return [own for n in range(len(axes) + 1) for own in combinations(axes, n)]
+
+
+def _are_weights(value: NDArray, weights: NDArray) -> bool:
+    """Whether values are the probabilities (N, T) of the labels of all objects, or of any one."""
+    flat = value.reshape(-1, value.shape[-1]) if value.size and value.ndim else value
+    return flat.shape in (weights.shape, weights[:1].shape) and bool(close(flat, weights).all())
+
+
+def _are_labels(pair: Pair) -> bool:
+    """Whether whole numbers are changed as labels are."""
+    order, before, after = pair
+    if before.shape != after.shape or not np.isin(before, order).all():
+        return False
+    return bool((np.argsort(order)[before.astype(np.int64)] == after).all())
+
+
+@without_c()
+@uncollected()
 def belonging(
     model: Model,
     clustering: Clustering,
@@ -288,20 +249,18 @@ def belonging(
     `axes`, `each`: of the free variables, what labels are known to have rows of, or a variable
     each.
     """
-    try:
-        own = _Labelled(model, clustering, axes, each)
-        found = own.of_labels(axes)
-        theirs = {*axes, *(axis for axis, of in found.items() if of)}
-        members = {own.model[name] for names in each for name in names}
-        entered = [f for f in own.factors if members & own.ancestry.parents[f]]
-        if not all(own.is_same(factor, theirs) for factor in entered):
-            # They are not the same of each label: one may be a mean, and the other its logarithm.
-            return Belonging(found, [], [])
-        made = own.made(found, theirs)
-        return made._replace(axes=found | made.axes)
-    except Exception:
-        # What PyMC or somebody's own operation says, in any way: nothing is known then.
-        return Belonging({}, [], [])
+    own = _Labelled(model, clustering, axes, each)
+    told = own.free()
+    found = Belonging({(rv.name, axis): theirs for (rv, axis), theirs in told.items()}, [], [], [])
+    unlike = [f for f in own.factors if not is_same(own.pairs(own.density(f)))]
+    # What may not be given to others. Labels all of whose densities are unlike have roles.
+    fixed = {rv for factor in unlike for rv in own.parents[factor]}
+    fixed -= {*own.labels} if len(unlike) < len(own.factors) else set()
+    if not fixed & {own.model[name] for names in each for name in names}:
+        # If not, they are not the same of each label: one may be a mean, the other its logarithm.
+        found.each.extend(each)
+        own.computed(found, fixed | {rv for rv, axis in own.candidates if (rv, axis) not in told})
+    return found
 
 
 def _untransformed(model: Model) -> Model:
@@ -310,10 +269,3 @@ def _untransformed(model: Model) -> Model:
     none = dict.fromkeys(model.rvs_to_initial_values)
     vars(unstarted).update(vars(model) | {"rvs_to_initial_values": none})
     return remove_value_transforms(unstarted)
-
-
-def _same(some: Sequence[NDArray], others: Sequence[NDArray]) -> bool:
-    return all(
-        a.shape == b.shape and close(np.asarray(a, float), np.asarray(b, float)).all()
-        for a, b in zip(some, others, strict=True)
-    )

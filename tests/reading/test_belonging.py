@@ -5,9 +5,11 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from pytensor.compile.ops import wrap_py
 
 import pm_match as pmm
 from pm_match import results
+from pm_match.reading import belonging
 from tests.declared.few_draws import declared, few_draws
 
 T, N = 3, 8
@@ -114,6 +116,7 @@ def roles():
     """Of two labels that are no clusters alike: coefficients are of neither."""
     p = pm.math.invlogit(COVARIATES[:, :2] @ pm.Normal("g", shape=2))
     z = pm.Bernoulli("z", p)
+    pm.Deterministic("ones", z.sum())
     normal(z, pm.math.switch(z, COVARIATES[:, :2] @ pm.Normal("b", shape=2), 0.0))
 
 
@@ -139,12 +142,35 @@ def unequal_logits():
         (in_order, ["w", "mu"], []),
         (not_centred, ["w", "mu", "offset", "gap", "above"], ["centre"]),
         (normalised_sticks, ["w", "mu"], ["stick"]),
-        (roles, [], ["g", "b"]),
+        (roles, [], ["g", "b", "ones"]),
     ],
 )
 def test_what_goes_with_clusters_goes_with_them(write, theirs, left):
     two = {"z": ESTIMATE["z"] > 0} if write in (two_sides, roles) else ESTIMATE
     check(*relabelled(declared(write), {"z": np.asarray(two["z"], int)}), theirs, left)
+
+
+def numbers():
+    z = labels()
+    for name, own in {"first": z[0], "odd": z[1::2], "copy": z + 0}.items():
+        pm.Deterministic(name, own, dims="object" if name == "copy" else None)
+    pm.Deterministic("alike", pt.eq(z[0], z[1]))
+    pm.Deterministic("n_occupied", pt.eq(z[:, None], np.arange(T)).any(axis=0).sum())
+    normal(z, pm.Normal("mu", shape=T)[z])
+
+
+@pytest.mark.parametrize("name", ["", "shop"])
+def test_labels_that_are_computed_have_the_numbers_of_clusters(name):
+    data = few_draws(declared(numbers, name=name, coords={"object": range(N)}), draws=20, tune=0)
+    before, after = (own["posterior"].to_dataset() for own in (data, pmm.relabel(data, ESTIMATE)))
+    before = before.rename({own: own.removeprefix(f"{name}::") for own in before.data_vars})
+    z = after["z"].to_numpy()
+    assert (before["z"] != z).any()
+    for own, expected in {"first": z[..., 0], "odd": z[..., 1::2], "copy": z}.items():
+        np.testing.assert_array_equal(after[own], expected)
+        assert after[own].dtype == before[own].dtype
+    for own in ("alike", "n_occupied"):
+        np.testing.assert_array_equal(after[own], before[own])
 
 
 def test_of_a_named_model_and_of_a_file(tmp_path):
@@ -214,9 +240,18 @@ def counts_in_weights():
     normal(z, pm.Normal("mu", shape=T)[z])
 
 
+def beside_the_means():
+    """What slopes are of is not said where labels are chosen."""
+    z = labels()
+    mu, slope = (pm.Normal(name, shape=T) for name in ("mu", "slope"))
+    pm.Potential("near", -((mu - slope) ** 2).sum())
+    normal(z, mu[z])
+
+
 @pytest.mark.parametrize(
     ("write", "message"),
     [
+        (beside_the_means, "found 'slope_dim_0' of variable 'slope', which may be"),
         (not_alike, "found 'log_mean', a parameter of one cluster alone"),
         (computed_of_one, "found 'square', a parameter of one cluster alone"),
         (difference, "found 'difference', a parameter of one cluster alone, or made of such"),
@@ -229,6 +264,72 @@ def counts_in_weights():
 def test_what_cannot_be_known_is_asked(write, message):
     with pytest.raises(ValueError, match=message):
         pmm.relabel(few_draws(declared(write), draws=2), {"z": np.arange(N) % 2})
+
+
+NUMBERS = {
+    "twice": lambda z, mu: 2 * z,
+    "second": lambda z, mu: pt.eq(z, 1),
+    "real": lambda z, mu: 1.0 * z,
+    "highest": lambda z, mu: z.max() + pt.zeros(N, int),
+    "contrast": lambda z, mu: X * (mu[1] - mu[0]),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_hangs_on_numbers_of_labels_is_refused(name):
+    def write():
+        z = labels()
+        mu = pm.Normal("mu", shape=T)
+        pm.Deterministic(name, NUMBERS[name](z, mu), dims="object")
+        normal(z, mu[z])
+
+    data = few_draws(declared(write, coords={"object": range(N)}), draws=2)
+    with pytest.raises(ValueError, match=f"found '{name}', a parameter of one cluster alone, or"):
+        pmm.relabel(data, ESTIMATE)
+
+
+@pytest.mark.parametrize("of", ["z", "other"])
+def test_what_two_sets_of_clusters_have_is_of_either(of):
+    def write():
+        z, other = labels(), pm.Categorical("other", pm.Dirichlet("v", np.ones(T)), shape=N)
+        mu, nu = pm.Normal("mu", shape=T), pm.Normal("nu", shape=T)
+        pm.Deterministic("sum", mu[0] + nu[0])
+        for name, own in {"x": mu[z], "y": nu[other]}.items():
+            pm.Normal(name, own, observed=X)
+
+    data = few_draws(declared(write), draws=2)
+    with pytest.raises(ValueError, match="found 'sum', a parameter of one cluster alone"):
+        pmm.relabel(data, {of: ESTIMATE["z"]})
+
+
+@wrap_py([pt.lvector], [pt.dscalar])
+def several(z):
+    """Count labels in use: there have to be several, or the first."""
+    n = len(np.unique(z))
+    if n < 2 and z[0] > 0:
+        raise ArithmeticError("one label")
+    return np.array(1.0 * n)
+
+
+def counted():
+    z = labels()
+    pm.Deterministic("n_occupied", several(z))
+    normal(z, pm.Normal("mu", shape=T)[z])
+
+
+def test_what_cannot_be_computed_everywhere_is_refused():
+    data = few_draws(declared(counted), draws=2)
+    with pytest.raises(ValueError, match="found 'n_occupied', a parameter of one cluster alone"):
+        pmm.relabel(data, ESTIMATE)
+
+
+def test_a_fault_of_ours_is_not_taken_for_one_of_the_model(monkeypatch):
+    def fault(*args):
+        raise KeyError("ours")
+
+    monkeypatch.setattr(belonging, "combinations", fault)
+    with pytest.raises(KeyError, match="ours"):
+        few_draws(declared(not_centred), draws=2)
 
 
 def test_nothing_is_looked_at_where_names_say_it(monkeypatch):
