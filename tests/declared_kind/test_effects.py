@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.special import digamma, logsumexp
 
 import pm_match as pmm
+from pm_match import testing
 from pm_match.declared import state
 from pm_match.declared.parts import Likelihoods
 from pm_match.declared.state import LikelihoodState
@@ -170,11 +171,15 @@ NONE = [
 ]
 
 
-def effects(declare):
+def declared(declare):
     with pm.Model() as model:
         c = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(2)), shape=N)
         declare(pm.Normal("mu", 0.0, 2.0, shape=2), c)
-    (evidence,) = read(model).of(Likelihoods)
+    return model
+
+
+def effects(declare):
+    (evidence,) = read(declared(declare)).of(Likelihoods)
     return evidence.effects
 
 
@@ -192,6 +197,45 @@ def test_effects_are_found(declare):
 @pytest.mark.parametrize("declare", NONE)
 def test_other_variables_are_none(declare):
     assert effects(declare) is None
+
+
+def linked(mu, c):
+    """Two objects share their label, and have an effect each."""
+    of_long_data(mu, c)
+    pmm.must_link("links", {"cluster": [[0, 3]]})
+
+
+@pytest.mark.parametrize("declare", [*(own for own in EFFECTS if own is not of_entries), linked])
+def test_labels_are_worth_the_sum_over_all_that_is_tried(declare, monkeypatch):
+    """Of all combinations of two values for every group."""
+    monkeypatch.setattr(state, "N_TRIED", 2)
+    model, rng = declared(declare), np.random.default_rng(3)
+    own = testing.collapsed_of(model)
+    (evidence,) = own.evidence
+    found = evidence.evidence.effects
+    point = testing.random_point(model, rng, own)
+    labels = own.labels(point)
+    own.load(point, labels)
+    own.pool(rng, point)
+    _, other = evidence._tried
+
+    def mixed(groups):
+        """Return a point with the other value of some groups."""
+        which = np.append(groups, False)
+        return point | {
+            key: np.where(which[place], other[key], point[key])
+            for key, place in zip(found.keys, found.places, strict=True)
+        }
+
+    n_groups = len(found.owner)
+    every = [mixed(np.array(own)) for own in product([False, True], repeat=n_groups)]
+    expected = logsumexp([evidence.log_marginal(here, labels) for here in every])
+    np.testing.assert_allclose(evidence.log_evidence(), expected, rtol=1e-9)
+    chosen = own.choose(point)
+    same = [all(np.array_equal(here[key], chosen[key]) for key in found.keys) for here in every]
+    assert sum(same) == 1
+    expected = evidence.log_marginal(chosen, labels)
+    np.testing.assert_allclose(evidence.log_evidence(), expected, rtol=1e-9)
 
 
 # Three objects with two counts each, whose rates a factor of each object multiplies.
