@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pymc.blocking import PointType, StatsType
+from pymc.exceptions import SamplingError
 from rich.progress import TextColumn
 from rich.table import Column
 
@@ -84,6 +85,7 @@ class ClusterGibbs(PartitionStep):
 
     name = "cluster_gibbs"
     order = 100
+    tune = True
     _announces = True
     stats_dtypes_shapes = statistics(
         "log_joint",
@@ -130,10 +132,13 @@ class ClusterGibbs(PartitionStep):
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Perform one update of a point; the point given is left as it is."""
         rng, collapsed = self.rng, self._collapsed
-        labels = self._start(collapsed.labels(point))
+        given = collapsed.labels(point)
+        labels = self._start(given)
         n_sweeps = self.n_sweeps or (ANCHORED_SWEEPS if collapsed.anchored else 1)
         moved = 0
         collapsed.load(point, labels)
+        if labels is not given and collapsed.log_joint() == -np.inf:
+            collapsed.load(point, given)
         for number in range(n_sweeps):
             # Not before the first of many, for which all would be loaded twice.
             if number or n_sweeps == 1:
@@ -156,8 +161,19 @@ class ClusterGibbs(PartitionStep):
             "moved": moved / (n_sweeps * collapsed.n_objects),
             **fractions,
         }
+        if stats["log_joint"] == -np.inf and not self.tune:
+            raise SamplingError(
+                f"{', '.join(repr(c.title) for c in self.part.clusterings)}: expected labels that "
+                "are possible after the warm-up; found none that a chain got to, one object after "
+                "another: start from possible ones (initvals=), or warm up longer (tune=)"
+            )
         self._look(new)
         return new, [stats]
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Start a chain."""
+        super().setup_chain(rng, tune, draws)
+        self.tune = True
 
     def _density(self) -> DeclaredDensity:
         return DeclaredDensity.of_component(self.model, self.part)

@@ -264,6 +264,7 @@ class _Reading:
             (owner < 0) & ~seen,
             "has no density at any of the points that were tried; expected values that are "
             "possible, and no bound on how many objects clusters have",
+            _SeveralError,
         )
         rng = np.random.default_rng(20130206)
         n_rows = int(np.clip(_RANDOM_CELLS // max(len(owner), 1), 0, _MOST_ROWS))

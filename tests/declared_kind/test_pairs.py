@@ -1,9 +1,12 @@
 """Likelihoods of pairs of objects: what is read of them, and the chain's law."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pymc.exceptions import SamplingError
 
 import pm_match as pmm
 from pm_match import testing
@@ -11,6 +14,7 @@ from pm_match.declared import pair_state, pairs
 from pm_match.declared.parts import PairLikelihoods
 from pm_match.reading import label_tables, read
 from tests.declared.pairs import (
+    COUNTS,
     COVARIATE,
     EDGES,
     VALUES,
@@ -224,6 +228,38 @@ def test_two_objects_may_be_taken_from_one_vector():
         pm.Normal("x", position[1:] - position[:-1], 1.0, observed=VALUES[:-1, 0])
 
     testing.check_scores(declared(differences), n_points=2)
+
+
+sampled = partial(pmm.sample, draws=5, tune=5, chains=1, cores=1, random_seed=1, quiet=True)
+
+
+def apart(n_labels=T):
+    """Three objects have labels that differ."""
+    z, one, two = labels(t=n_labels), np.array([0, 1, 0]), np.array([1, 2, 2])
+    pm.Potential("apart", pt.switch(pt.eq(z[one], z[two]), -np.inf, 0.0))
+    pm.Poisson("x", pm.Gamma("rate", 2.0, 1.0, shape=n_labels)[z], observed=COUNTS[:N])
+
+
+def test_labels_that_must_differ():
+    model = declared(partial(apart, T + 1))
+    evidence(model)
+    testing.check_law(model, n_sweeps=30_000)
+
+
+def test_no_draws_of_what_is_impossible():
+    with pytest.raises(SamplingError, match="'weights_z': expected labels that are possible"):
+        sampled(model=declared(partial(apart, 2)))
+
+
+def test_a_start_that_is_possible_is_kept():
+    """All objects in one cluster, where chains are dispersed first if that says nothing."""
+
+    def together():
+        z = labels(n=len(COUNTS), t=2)
+        pm.Potential("together", pt.switch(pt.eq(z[1:], z[:-1]), 0.0, -np.inf))
+        pm.Poisson("x", pm.Gamma("rate", 2.0, 1.0, shape=2)[z], observed=COUNTS)
+
+    sampled(model=declared(together), initvals={"z": np.ones(len(COUNTS), int)})
 
 
 def test_the_entry_that_three_objects_enter_is_named():
