@@ -10,6 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pymc.backends.arviz import to_inference_data
 from pymc.backends.base import MultiTrace
+from pymc.exceptions import SamplingError
 from pymc.model.core import Model
 from pymc.util import get_random_generator
 
@@ -115,6 +116,8 @@ def find_matching(
         If `starts` or `cores` is less than 1.
     RuntimeError
         If workers die again and again, or have other versions than this process.
+    pymc.exceptions.SamplingError
+        If no start finds labels that are possible.
 
     Warns
     -----
@@ -160,8 +163,13 @@ def find_matching(
             warn(f"interrupted: the best of {len(done)} finished starts, of {starts}.")
     ends = [done[number] for number in sorted(done)]
     log_joints = np.array([own.log_joint for own in ends])
-    agreement = _agreement(structure, [own.labels for own in ends])
     winner = int(np.argmax(log_joints))
+    if log_joints[winner] == -np.inf:
+        raise SamplingError(
+            "find_matching: expected a start that finds labels that are possible; found none of "
+            f"{len(ends)}: try more starts, or say less of what cannot be"
+        )
+    agreement = _agreement(structure, [own.labels for own in ends])
     _warn_if_alone(log_joints, agreement, winner)
     best = ends[winner]
     found = one_draw(

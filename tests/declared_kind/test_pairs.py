@@ -249,6 +249,8 @@ def test_labels_that_must_differ():
 def test_no_draws_of_what_is_impossible():
     with pytest.raises(SamplingError, match="'weights_z': expected labels that are possible"):
         sampled(model=declared(partial(apart, 2)))
+    with pytest.raises(SamplingError, match="expected a start that finds labels that are possible"):
+        pmm.find_matching(declared(partial(apart, 2)), starts=1, progressbar=False)
 
 
 def test_a_start_that_is_possible_is_kept():
