@@ -162,6 +162,8 @@ def sample(
     ------
     UnservedModelError
         If no part of the model is one that the steps can serve.
+    pymc.exceptions.SamplingError
+        If a chain has found no labels that are possible when it is warmed up.
     ValueError
         If `init` is neither, `initvals` has another shape than its variable, or a value that the
         variable cannot have, `var_names` names none of the model's, `nuts_sampler` is not PyMC's,
