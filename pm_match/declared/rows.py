@@ -134,19 +134,15 @@ class RowReader:
     def _densities(self, rows: LabelRows) -> Response | None:
         """Make the log density of every label's row; None if it has none by itself."""
         if rows not in self._known:
-            self._known[rows] = self._new_densities(rows)
+            densities, own = prior_by_row(self.context.model, rows)
+            shape, axis = densities(self.points[0])[0].shape, rows.axis
+            fits = axis is None or (len(shape) > axis and shape[axis] == self.n_labels)
+            self._known[rows] = own if fits else None
         return self._known[rows]
 
-    def _new_densities(self, rows: LabelRows) -> Response | None:
-        densities, own = prior_by_row(self.context.model, rows)
-        shape, axis = densities(self.points[0])[0].shape, rows.axis
-        fits = axis is None or (len(shape) > axis and shape[axis] == self.n_labels)
-        return own if fits else None
-
     def _joined(self, responses: Sequence[Response]) -> Response:
-        if not responses:
-            return lambda point: np.zeros((self.n_labels, 0))
-        return lambda point: np.concatenate([own(point) for own in responses], axis=1)
+        none = np.zeros((self.n_labels, 0))
+        return lambda point: np.concatenate([none, *(own(point) for own in responses)], axis=1)
 
     # -- what may be done with them ---------------------------------------------------------------
 

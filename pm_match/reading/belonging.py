@@ -6,6 +6,7 @@ which quantities that are computed go with them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -67,7 +68,8 @@ class _Labelled:
         keys = {rv.name: self.model.rvs_to_values[rv].name for rv in self.model.free_RVs}
         self.labels = [self.model[own.name] for own in clustering.assignments]
         self.label_keys = [keys[rv.name] for rv in self.labels]
-        self.parents = Ancestry(self.model).parents
+        self.ancestry = Ancestry(self.model)
+        self.parents = self.ancestry.parents
         # Densities in which labels enter, those of the labels themselves among them.
         self.factors = [
             rv for rv, own in self.parents.items() if {rv, *own}.intersection(self.labels)
@@ -125,12 +127,8 @@ class _Labelled:
             told |= by_row
             self.rows += [some.pop(own) for own in by_row]
             # If nothing can be given to other labels, these have roles.
-            ways = [
-                way
-                for n in range(len(some) + 1)
-                for way in combinations(some, n)
-                if is_same(self.pairs(read, [some[own] for own in way]))
-            ] or [()]
+            given = {way: [some[own] for own in way] for way in _subsets([*some])}
+            ways = [way for way, own in given.items() if is_same(self.pairs(read, own))] or [()]
             for own, rows in some.items():
                 # Where it makes no difference, as with numbers that are all 0 here, none is told.
                 if len({own in way for way in ways}) == 1:
@@ -172,26 +170,39 @@ class _Labelled:
         every = ({**point, **{key: np.full_like(point[key], n) for key in keys}} for n in labels)
         return np.stack([*map(read, every)])
 
-    def computed(self, found: Belonging, fixed: set[RV]) -> None:
-        """Say what goes with labels of what is computed, unless it may hang on what is `fixed`."""
+    @cached_property
+    def fixed(self) -> set[RV]:
+        """What cannot be given to other labels, as it is not alike of all."""
+        unlike = [f for f in self.factors if not is_same(self.pairs(self.density(f)))]
+        # Labels all of whose densities are unlike have roles themselves.
+        free = {*self.labels} if len(unlike) < len(self.factors) else set()
+        return {rv for factor in unlike for rv in self.parents[factor]} - free
+
+    @cached_property
+    def weights(self) -> list[NDArray]:
+        """The probabilities of the labels of all objects (N, T), by assignment."""
+        labels, point = range(self.n_labels), self.points[0]
+        return [np.exp(self._under(labels, self.density(rv), point)).T for rv in self.labels]
+
+    def computed(self, found: Belonging, unknown: set[RV]) -> None:
+        """Say what goes with labels of what is computed, unless it hangs on what may not."""
         label_of = {self.model[name]: k for names in found.each for k, name in enumerate(names)}
         moved = {self.model[name] for own in self.rows for name in own.names}
-        labels, point = range(self.n_labels), self.points[0]
-        weights = [np.exp(self._under(labels, self.density(rv), point)).T for rv in self.labels]
         # Of what is made of what one label has: the label, the values, and those after a turn.
         single: dict[str, tuple[int, NDArray, NDArray]] = {}
-        ancestry = Ancestry(self.model)
         for rv in self.model.deterministics:
+            parents = self.ancestry.of([rv])
             # Operations say in any way that nothing is defined.
-            pairs = [*self.pairs(where_defined(self.value(rv), Exception))]
-            value, parents = pairs[0][1], ancestry.of([rv])
-            theirs, unsure = self.axes_in(value), bool(parents & fixed)
-            ways = [way for way in _subsets(theirs) if is_same(pairs, way)]
+            defined = where_defined(self.value(rv), Exception)
+            value, pairs = defined(self.points[0]), list[Pair]()
+            theirs, ways = self.axes_in(value), list[tuple[int, ...]]([()])
+            if parents & {*moved, *self.labels}:
+                pairs = [*self.pairs(defined)]
+                ways = [way for way in _subsets(theirs) if is_same(pairs, way)]
             of = {label_of[own] for own in parents if own in label_of}
-            if any(_are_weights(value, own) for own in weights):
-                ways = [(value.ndim - 1,)]
-            elif not parents & {*moved, *self.labels}:
-                ways = [()]
+            unsure = (theirs or not ways) and bool(parents & (self.fixed | unknown))
+            if theirs and any(_are_weights(value, own) for own in self.weights):
+                ways, unsure = [(value.ndim - 1,)], False
             elif len(of) == 1 and not ways:
                 single[rv.name], ways = (of.pop(), *pairs[0][1:]), [()]
             elif not ways and rv.dtype.startswith("int") and all(map(_are_labels, pairs)):
@@ -252,14 +263,10 @@ def belonging(
     own = _Labelled(model, clustering, axes, each)
     told = own.free()
     found = Belonging({(rv.name, axis): theirs for (rv, axis), theirs in told.items()}, [], [], [])
-    unlike = [f for f in own.factors if not is_same(own.pairs(own.density(f)))]
-    # What may not be given to others. Labels all of whose densities are unlike have roles.
-    fixed = {rv for factor in unlike for rv in own.parents[factor]}
-    fixed -= {*own.labels} if len(unlike) < len(own.factors) else set()
-    if not fixed & {own.model[name] for names in each for name in names}:
+    if not (each and own.fixed & {own.model[name] for names in each for name in names}):
         # If not, they are not the same of each label: one may be a mean, the other its logarithm.
         found.each.extend(each)
-        own.computed(found, fixed | {rv for rv, axis in own.candidates if (rv, axis) not in told})
+        own.computed(found, {rv for rv, axis in own.candidates if (rv, axis) not in told})
     return found
 
 
