@@ -180,7 +180,7 @@ class RowReader:
         """Whether variables can be drawn from their priors."""
         keys = [self.context.key(rv) for rv in variables]
         try:
-            draw = prior_draws(self.context.model, variables, given(self.context, variables))
+            draw = prior_draws(self.context, variables)
             found = draw(np.random.default_rng(0), self.points[0])
         except Exception:
             return False
@@ -285,7 +285,7 @@ class Redraw:
         self._draw = [
             (
                 [*dict.fromkeys(of[rv.name] for rv in group)],
-                prior_draws(model, group, given(context, group)),
+                prior_draws(context, group),
             )
             for group in groups
         ]
@@ -313,9 +313,3 @@ def _by_row(found: Sequence[NDArray], rows: LabelRows) -> NDArray:
     """Bring what is found of each variable of rows to (T, ...)."""
     whole = np.stack(found) if rows.axis is None else np.moveaxis(found[0], rows.axis, 0)
     return whole.reshape(len(whole), -1)
-
-
-def given(context: Context, variables: Sequence[RV]) -> list[RV]:
-    """Return the free variables that the priors of some depend on, besides each other."""
-    parents = {p for rv in variables for p in context.ancestry.parents[rv]} - {*variables}
-    return [rv for rv in context.model.free_RVs if rv in parents]

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
-from pm_match.declared.rows import given
 from pm_match.reading.ancestry import RV, Refusal
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
@@ -55,7 +54,7 @@ def _switch(context: Context, rng: np.random.Generator, points, assignments) -> 
     if not whole:
         return
     try:
-        draw = prior_draws(context.model, whole, given(context, whole))
+        draw = prior_draws(context, whole)
         found = [draw(rng, context.start) for _ in range(max(_DRAWS, len(points)))]
     except Exception:
         return  # some cannot be drawn
@@ -110,7 +109,7 @@ def inside(context: Context, rng: np.random.Generator, point) -> dict[str, NDArr
         if np.array_equal(point[key], context.start[key]):
             # What is whole numbers has no other way to be anything else.
             try:
-                draw = prior_draws(model, [rv], given(context, [rv]))
+                draw = prior_draws(context, [rv])
                 found |= draw(rng, found)
             except Exception:
                 continue

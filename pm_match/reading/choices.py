@@ -38,10 +38,10 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pm_match.reading.ancestry import RV, parameters
+from pm_match.reading.ancestry import RV
 from pm_match.reading.context import Context
+from pm_match.reading.laws import is_constant
 from pm_match.reading.owners import binary_digits, from_digits, mixed_labels
-from pm_match.reading.probe import held_value
 
 # What leaves values as they are, and puts them elsewhere.
 _PLACES = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape, Alloc, SpecifyShape, ViewOp)
@@ -173,12 +173,12 @@ def precision(scale: RV) -> RV:
         inside = node.inputs[0].owner
         if inside is not None and _is_one_over(inside):
             return inside.inputs[1]
-    if _is_scalar(node, Pow) and _holds(node.inputs[1], -0.5):
+    if _is_scalar(node, Pow) and is_constant(node.inputs[1], -0.5):
         return node.inputs[0]
     if _is_scalar(node, Mul) and len(node.inputs) == 2:
         # That of a `tau`: one over the root of its size, and its sign.
         power, sign = (factor.owner for factor in node.inputs)
-        if power is not None and _is_scalar(power, Pow) and _holds(power.inputs[1], -0.5):
+        if power is not None and _is_scalar(power, Pow) and is_constant(power.inputs[1], -0.5):
             size = power.inputs[0].owner
             both = size is not None and sign is not None and size.inputs == sign.inputs
             if both and _is_scalar(size, Abs) and _is_scalar(sign, Sign):
@@ -191,15 +191,7 @@ def _is_scalar(node: Apply, op: type) -> bool:
 
 
 def _is_one_over(node: Apply) -> bool:
-    return _is_scalar(node, TrueDiv) and _holds(node.inputs[0], 1.0)
-
-
-def _holds(variable: RV, number: float) -> bool:
-    """Whether a variable is a constant number, however it is broadcast."""
-    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
-        (variable,) = variable.owner.inputs
-    held = held_value(variable)
-    return held is not None and bool((held == number).all())
+    return _is_scalar(node, TrueDiv) and is_constant(node.inputs[0], 1.0)
 
 
 class _Probe:
@@ -209,11 +201,7 @@ class _Probe:
         self.density, self.assignments = density, assignments
         self.dims = context.shapes[density.name]
         self.sizes = {rv: context.shapes[rv.name][0] for rv in assignments}
-        # labels that each assignment may have
-        chances = [parameters(rv)[0].shape[-1] for rv in assignments]
-        self.n_labels = dict(
-            zip(assignments, map(int, context.at(chances)(context.start)), strict=True)
-        )
+        self.n_labels = {rv: context.n_labels(rv) for rv in assignments}
         self._call = context.function([graph], [density, *assignments])
         self.factor = self._at(
             np.ones(self.dims), {rv: np.zeros(n) for rv, n in self.sizes.items()}

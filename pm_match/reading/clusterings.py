@@ -127,11 +127,10 @@ def clustering_candidate(
                 f"{weights.name!r} has shape {shape}; expected one vector of weights"
             )
         truncation = shape[0] + int(isinstance(weights.owner.op, BetaRV))
-        if strangers := context.ancestry.strangers(weights, assignments):
-            raise WeightsRefusal(
-                f"{names(strangers, 'depends')} on {weights.name!r} too, which could then not be "
-                "integrated out"
-            )
+        try:
+            context.ancestry.only_children(weights, assignments)
+        except Refusal as refusal:
+            raise WeightsRefusal(str(refusal)) from refusal
     else:
         known = _known_weights(context, assignments)
         truncation = len(known)

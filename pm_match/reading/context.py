@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 from pymc.model.core import Model
+from pytensor.tensor.random.basic import CategoricalRV
 
 from pm_match.checks import LARGEST
 from pm_match.reading.ancestry import (
@@ -17,6 +18,7 @@ from pm_match.reading.ancestry import (
     mean,
     missing_part,
     names,
+    parameters,
     scale,
 )
 from pm_match.reading.laws import GAMMA
@@ -92,6 +94,12 @@ class Context:
         if rv in self.model.observed_RVs or rv in self.model.potentials:
             return True
         return any(self.is_seen(child) for child in self.ancestry.children(rv))
+
+    def n_labels(self, rv: RV) -> int:
+        """Return how many labels an assignment has: two if it is of zeros and ones."""
+        if not isinstance(rv.owner.op, CategoricalRV):
+            return 2
+        return self.at([parameters(rv)[0]])(self.start)[0].shape[-1]
 
     def transformed(self, rv: RV) -> bool:
         """Whether a free variable is sampled on another scale than its own."""

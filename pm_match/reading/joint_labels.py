@@ -23,7 +23,6 @@ from pm_match.reading.ancestry import RV, Ancestry, connected, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.known_labels import Known
 from pm_match.reading.links import read_pairs
-from pm_match.reading.own_weights import n_labels
 from pm_match.reading.parts import Joint, LabelPart, Structure
 
 # Combinations of labels that an object may have.
@@ -59,7 +58,7 @@ def together(
         for _, members in connected({rv: data[rv] for rv in every if rv.name in refused})
         if len(members) > 1 and len({context.shapes[rv.name] for rv in members}) == 1
     ]
-    sizes = {rv: n_labels(context, rv) for rv in every}
+    sizes = {rv: context.n_labels(rv) for rv in every}
     parents = context.ancestry.parents
     joint: list[list[RV]] = []
     why: dict[str, str] = {}

@@ -29,6 +29,7 @@ from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 from pm_match.reading.ancestry import RV, Refusal, names
+from pm_match.reading.context import Context
 from pm_match.reading.entering import Marks, entering
 from pm_match.reading.probe import (
     PLAIN,
@@ -374,14 +375,17 @@ def parts(condition: RV) -> list[RV]:
 
 
 def prior_draws(
-    model: Model, variables: Sequence[RV], given: Sequence[RV]
+    context: Context, variables: Sequence[RV]
 ) -> Callable[[np.random.Generator, Mapping[str, NDArray]], dict[str, NDArray]]:
     """Make joint draws of variables from their prior at a point, on the scale that is sampled.
 
-    `variables`: free ones; `given`: what their priors depend on besides each other. Return a
-    function of a generator and a point, which returns values by the names of the value variables.
+    `variables`: free ones. Return a function of a generator and a point, which returns values by
+    the names of the value variables.
     """
-    outputs = []
+    model, outputs = context.model, []
+    parents = {p for rv in variables for p in context.ancestry.parents[rv]} - {*variables}
+    # What their priors depend on besides each other.
+    given = [rv for rv in model.free_RVs if rv in parents]
     for rv in variables:
         transform = model.rvs_to_transforms[rv]
         outputs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
@@ -391,7 +395,7 @@ def prior_draws(
     outputs = replace_rng_nodes(outputs)
     generators = find_rng_nodes(outputs)
     drawn = function(stands, outputs)
-    natural = point_function(model, list(given)) if given else lambda point: []
+    natural = point_function(model, given) if given else lambda point: []
     dtypes = [v.dtype for v in stands]
     values = [model.rvs_to_values[rv] for rv in variables]
     keys = [(str(v.name), v.dtype) for v in values]

@@ -66,10 +66,11 @@ def _gamma(rv: RV) -> list[RV]:
 
 
 def _is_unit(rv: RV) -> bool:
-    return all(_is_constant(own, end) for own, end in zip(parameters(rv), (0, 1), strict=True))
+    return all(is_constant(own, end) for own, end in zip(parameters(rv), (0, 1), strict=True))
 
 
-def _is_constant(graph: RV, number: float) -> bool:
+def is_constant(graph: RV, number: float) -> bool:
+    """Whether a graph is a constant number, however it is broadcast."""
     while graph.owner is not None and isinstance(graph.owner.op, DimShuffle):
         (graph,) = graph.owner.inputs
     return isinstance(graph, Constant) and bool((np.asarray(graph.data) == number).all())

@@ -42,7 +42,7 @@ def with_equal_weights(model: Model, groups: Mapping[str, Sequence[str]]) -> Mod
     whole, places, terms = {}, {}, {}
     for name, members in groups.items():
         rvs = [model[own] for own in members]
-        sizes = [n_labels(context, rv) for rv in rvs]
+        sizes = [context.n_labels(rv) for rv in rvs]
         n, dtype = prod(sizes), rvs[0].dtype if len(rvs) == 1 else "int64"
         equal, shape = np.full(n, 1.0 / n), context.shapes[rvs[0].name]
         labels = whole[name] = pm.Categorical.dist(p=equal, shape=shape, dtype=dtype)
@@ -96,14 +96,6 @@ def without_sum_of_one(model: Model) -> dict[str, str]:
                 "a last stick of 1"
             )
     return refused
-
-
-def n_labels(context: Context, rv: RV) -> int:
-    """Return how many labels an assignment has."""
-    if not isinstance(rv.owner.op, CategoricalRV):
-        return 2
-    (p,) = context.at([parameters(rv)[0]])(context.start)
-    return p.shape[-1]
 
 
 def vectors(model: Model, names: Collection[str] | None = None) -> list[str]:

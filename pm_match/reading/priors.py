@@ -26,6 +26,7 @@ from scipy.special import gammaln
 
 from pm_match.reading.ancestry import RV, parameters
 from pm_match.reading.label_tables import parts
+from pm_match.reading.laws import is_constant
 from pm_match.reading.probe import point_function, value_density
 
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -131,10 +132,7 @@ def _is_met_anyway(model: Model, condition: RV) -> bool:
     if _operation(condition) != "GT":
         return False
     left, right = condition.owner.inputs
-    while _operation(right) == "DimShuffle":
-        (right,) = right.owner.inputs
-    zero = isinstance(right, Constant) and not np.asarray(right.data).any()
-    return zero and _is_positive(model, left)
+    return is_constant(right, 0) and _is_positive(model, left)
 
 
 class Conditions:

@@ -15,7 +15,6 @@ from pm_match.reading.ancestry import (
     a_kind,
     connected,
     names,
-    parameters,
 )
 from pm_match.reading.clusterings import (
     ClusteringCandidate,
@@ -248,8 +247,7 @@ class Reader:
             else:
                 # Constant weights say nothing but their number; what the labels number does: the
                 # same axis of the same density, or the same latent vectors.
-                n = self.context.at([parameters(rv)[0]])({})[0].shape[-1]
-                known[rv] = {(what, n) for what in self._numbered(rv)}
+                known[rv] = {(what, self.context.n_labels(rv)) for what in self._numbered(rv)}
         found: list[Group] = [*groups.items()]
         for _, members in connected(known):
             if known[members[0]]:
