@@ -30,25 +30,15 @@ _MOST_AXES = 6
 
 
 class Belonging(NamedTuple):
-    """What goes with the labels of some clusters.
+    """What goes with the labels of some clusters."""
 
-    Attributes
-    ----------
-    axes : dict of (str, int) to bool
-        Axes of variables that have been looked at: whether they are of the clusters. Those of which
-        that cannot be told are not among them.
-    each : list of tuple of str
-        Variables that the clusters have one each of, in the order of labels.
-    alone : list of str
-        Computed variables that change with the labels as nothing does that can be given to others.
-    numbers : list of str
-        Computed variables that are labels themselves.
-    """
-
+    # axes of variables that have been looked at: whether they are of the clusters; those of which
+    # that cannot be told are not among them
     axes: dict[Axis, bool]
-    each: list[tuple[str, ...]]
+    each: list[tuple[str, ...]]  # variables that the clusters have one each of, by label
+    # computed variables that change with labels, and not as what can be given to others
     alone: list[str]
-    numbers: list[str]
+    numbers: list[str]  # computed variables that are labels themselves
 
 
 class _Labelled:
@@ -188,8 +178,8 @@ class _Labelled:
         """Say what goes with labels of what is computed, unless it hangs on what may not."""
         label_of = {self.model[name]: k for names in found.each for k, name in enumerate(names)}
         moved = {self.model[name] for own in self.rows for name in own.names}
-        # Of what is made of what one label has: the label, the values, and those after a turn.
-        single: dict[str, tuple[int, NDArray, NDArray]] = {}
+        # What is made of what one label has: the label, and the values before and after a turn.
+        single: dict[str, tuple[int, Pair]] = {}
         for rv in self.model.deterministics:
             parents = self.ancestry.of([rv])
             # Operations say in any way that nothing is defined.
@@ -204,7 +194,7 @@ class _Labelled:
             if theirs and any(_are_weights(value, own) for own in self.weights):
                 ways, unsure = [(value.ndim - 1,)], False
             elif len(of) == 1 and not ways:
-                single[rv.name], ways = (of.pop(), *pairs[0][1:]), [()]
+                single[rv.name], ways = (of.pop(), pairs[0]), [()]
             elif not ways and rv.dtype.startswith("int") and all(map(_are_labels, pairs)):
                 found.numbers.append(rv.name)
                 ways = [()]
@@ -213,15 +203,19 @@ class _Labelled:
             # Where numbers are the same along an axis, it cannot be told whose that is.
             if len(ways) == 1 and (ways[0] or not unsure):
                 found.axes.update({(rv.name, axis): axis in ways[0] for axis in theirs})
-        for first in [name for name, (label, *_) in single.items() if label == 0]:
-            names = [first]
-            for label in range(1, self.n_labels):
-                wanted = single[names[-1]][2]
-                names += [
-                    name
-                    for name, (own, value, _) in single.items()
-                    if own == label and value.shape == wanted.shape and close(value, wanted).all()
-                ][:1]
+        # What the next label has is what a label has after the turn.
+        following = {
+            name: [
+                other
+                for other, (of_next, own) in single.items()
+                if of_next == label + 1 and is_same([(own[0], pair[2], own[1])])
+            ]
+            for name, (label, pair) in single.items()
+        }
+        for name in [name for name, (label, _) in single.items() if label == 0]:
+            names = [name]
+            while following[names[-1]]:
+                names.append(following[names[-1]][0])
             if len(names) == self.n_labels:
                 found.each.append(tuple(names))
         matched = {name for names in found.each for name in names}
