@@ -51,8 +51,15 @@ def with_equal_weights(model: Model, groups: Mapping[str, Sequence[str]]) -> Mod
             # Looked up: PyTensor has no vectorised division of whole numbers.
             one = labels if len(rvs) == 1 else pt.constant(own.astype(rv.dtype))[labels]
             places[rv.name] = one
-            terms[f"{WEIGHTS_OF}{rv.name!r}"] = pm.logp(rv, rv) + log(size)
+            if len(rvs) > 1 or not _are_equal(context, rv, size):
+                terms[f"{WEIGHTS_OF}{rv.name!r}"] = pm.logp(rv, rv) + log(size)
     return with_assignments(model, whole, terms, places)
+
+
+def _are_equal(context: Context, rv: RV, n: int) -> bool:
+    """Whether the labels of an assignment have equal weights as they are declared."""
+    (p,) = context.at([parameters(rv)[0]])(context.start)
+    return not context.ancestry.parents[rv] and bool((p == 1.0 / n).all())
 
 
 def without_sum_of_one(model: Model) -> dict[str, str]:

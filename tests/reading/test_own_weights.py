@@ -488,3 +488,13 @@ def test_convergence_is_not_judged_by_logits_that_go_with_labels(options):
 
     model = declared(logits_of_rows, coords={"k": range(T)})
     assert {*pmm.invariants(few_draws(model), model)} == {"log_joint", "n_occupied", "spread"}
+
+
+def test_fair_coins_leave_what_is_conjugate_so():
+    def write():
+        label = pm.Bernoulli("cluster", 0.5, shape=N)
+        pm.Poisson("x", pm.Gamma("rate", 2.0, 1.0, shape=2)[label], observed=COUNTS)
+
+    found = read(declared(write))
+    assert not found.refusals
+    assert [type(own).__name__ for own in found.evidence] == ["Columns"]
