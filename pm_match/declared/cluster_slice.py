@@ -149,7 +149,9 @@ class ClusterSlice(PartitionStep):
                 each, rest = worth(point, labels)
                 for density, enters in own:
                     found = density(point)
-                    each += np.stack([found[:, which].sum(axis=1) for which in enters], axis=1)
+                    each = each + np.stack(
+                        [found[:, which].sum(axis=1) for which in enters], axis=1
+                    )
                 return each, rest
 
             return _Group(some, total)

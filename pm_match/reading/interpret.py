@@ -125,6 +125,8 @@ class Interpreted:
         given, first = [self._places[v] for v in node.inputs], self._n
         self._n += len(node.outputs)
         op: Any = node.op
+        if isinstance(op, Blockwise) and not op.batch_ndim(node):
+            op = op.core_op  # without the loop that there is over stacks
         if isinstance(op, OpFromGraph):
             own: Any = Interpreted(op.fgraph.inputs, op.fgraph.outputs)
         else:
@@ -144,7 +146,7 @@ class Interpreted:
         known = dict(constants)
         left, functions = [], []
         for step in steps:
-            own, given, places = _alone(step[0]), *step[1:]
+            own, given, places = step
             # Of one output, without a sequence around it.
             quick = _quick(own) if isinstance(own, Apply) else None
             function: Any = quick or _function(own)
@@ -204,13 +206,6 @@ def _check(op: Any) -> None:
         if isinstance(op.core_op, OpFromGraph):
             raise NotInterpretedError(op)
         _check(op.core_op)
-
-
-def _alone(step: Apply | Interpreted) -> Apply | Interpreted:
-    """Return an operation on one matrix without the loop that there is over stacks."""
-    if isinstance(step, Apply) and isinstance(step.op, Blockwise) and not step.op.batch_ndim(step):
-        return step.op.core_op.make_node(*step.inputs)
-    return step
 
 
 def _function(step: Apply | Interpreted) -> Callable[..., Sequence[Any]]:

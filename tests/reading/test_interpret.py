@@ -10,6 +10,7 @@ import scipy.stats
 from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import explicit_graph_inputs
+from pytensor.tensor.blockwise import Blockwise
 
 from pm_match.reading import interpret
 from pm_match.reading.interpret import Interpreted, NotInterpretedError
@@ -179,6 +180,14 @@ def test_an_output_may_be_replaced_and_others_of_its_operation_not():
     ours, other = found(given)
     np.testing.assert_allclose(ours, np.linalg.qr(given)[1])
     assert np.array_equal(other, 2.0 * given)
+
+
+def test_graphs_inside_of_operations_on_one_matrix_are_evaluated():
+    """PyTensor loops over stacks; of one, there is no loop."""
+    diagonal = pt.vector("diagonal", shape=(4,))
+    graph = Blockwise(pt.diag(diagonal).owner.op, signature="(n)->(n,n)")(diagonal)
+    (found,) = Interpreted([diagonal], [graph])(np.arange(4.0))
+    np.testing.assert_array_equal(found, np.diag(np.arange(4.0)))
 
 
 def quick_graphs():
