@@ -49,9 +49,11 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     In every draw, clusters are matched with the estimate's by linear assignment: as many objects
     of all domains of the set as possible keep their cluster. Variables with a dim of clusters
     (weights, latent vectors, deviations; densities along each of their axes) are permuted with the
-    labels. The joint density of the draws is that of before, but for the prior of stick-breaking
-    weights, which is one of clusters in some order: relabelled weights are summaries, and `assign`
-    and whatever else integrates weights out takes the draws from before.
+    labels; computed labels, as ``pm.Deterministic("first", cluster[0])`` in draws of
+    `pm_match.sample`, get the same numbers. The joint density of the draws is that of before, but
+    for the prior of stick-breaking weights, which is one of clusters in some order: relabelled
+    weights are summaries, and `assign` and whatever else integrates weights out takes the draws
+    from before.
 
     Latent vectors and projections are only known up to a rotation of the latent space, which may
     differ from draw to draw. With `rotate` they are rotated to agree with the draw nearest to the
@@ -96,8 +98,9 @@ def relabel[Draws: (xr.DataTree, xr.Dataset)](
     KeyError
         If there is no such group or variable.
     ValueError
-        If labels are not those of the objects, a set's dims cannot be told, or the estimate has
-        more clusters than the draws have room for.
+        If labels are not those of the objects, a set's dims cannot be told, what is computed hangs
+        on the numbers of clusters otherwise, or the estimate has more clusters than the draws have
+        room for.
 
     Examples
     --------
