@@ -13,10 +13,12 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import ScalarType
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.special import LogSoftmax, Softmax
 
 from pm_match.reading.ancestry import RV
 from pm_match.reading.operations import SHAPES
@@ -34,6 +36,9 @@ _MOVED = {
     **dict.fromkeys(("IncSubtensor", "AdvancedIncSubtensor", "AdvancedIncSubtensor1"), slice(2)),
     **dict.fromkeys(("Join", "MakeVector"), slice(None)),
 }  # fmt: skip
+
+# Operations on numbers by which shapes follow from shapes.
+_SHAPED = Elemwise | CAReduce | Softmax | LogSoftmax | Dot
 
 Marks = NDArray[np.bool_]
 
@@ -79,13 +84,18 @@ def _changing(nodes: Sequence[Apply], changing: Collection[RV]) -> tuple[set[RV]
         if name in SHAPES:
             known |= {*node.outputs} if loose.intersection(node.inputs) else set()
             continue
-        plain = isinstance(node.op, Elemwise | CAReduce)
+        plain = isinstance(_core(node), _SHAPED)
         asked = () if plain else node.inputs if name not in _MOVED else _parts(node)[1]
         if loose.intersection(node.inputs) or known.intersection(asked):
             loose |= {*node.outputs}
         if known.intersection(node.inputs):
             known |= {*node.outputs}
     return known, loose
+
+
+def _core(node: Apply) -> Op:
+    """Return the operation of a node, or what it does for each of many arrays."""
+    return getattr(node.op, "core_op", node.op)
 
 
 def _parts(node: Apply) -> tuple[range, list[RV]]:
@@ -128,7 +138,11 @@ def _through(
     if isinstance(node.op, CAReduce):
         (own,) = node.inputs
         return [np.asarray(marks_of(own).any(axis=node.op.axis))]
-    if isinstance(getattr(node.op, "core_op", node.op), Dot):
+    if isinstance(node.op, Softmax | LogSoftmax):
+        (own,) = node.inputs
+        joined = marks_of(own).any(axis=node.op.axis, keepdims=True)
+        return [np.broadcast_to(joined, shape) for shape in shapes]
+    if isinstance(_core(node), Dot):
         one, other = map(marks_of, node.inputs)
         return [one.any(axis=-1)[..., None] | other.any(axis=-2)[..., None, :]]
     moved, beside = _parts(node)

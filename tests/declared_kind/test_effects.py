@@ -56,6 +56,11 @@ def loaded(mu, c):
     observe(mu[c][:, None] + normal(shape=(N, 2)) @ pm.Normal("loading", shape=(2, J)))
 
 
+def of_choices(mu, c):
+    logits = mu[c][:, None] * np.arange(J) + normal(shape=(N, J))
+    pm.Categorical("x", pm.math.softmax(logits, axis=1), observed=COUNTS[:, 0] % J)
+
+
 def under_one_label(mu, c):
     means = pt.stack([mu[0] + normal(), pt.zeros(N) + mu[1]])
     observe(means[c, np.arange(N)][:, None])
@@ -93,6 +98,7 @@ EFFECTS = {
     of_entries: (["own"], N * J),
     positive: (["own"], N),
     loaded: (["own"], N),
+    of_choices: (["own"], N),
     under_one_label: (["own"], N),
     two_together: (["own", "slope"], N),
     two_apart: (["own", "other"], 2 * N),

@@ -4,7 +4,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.tensor.special import softmax
+from pytensor.tensor.special import log_softmax, softmax
 
 from pm_match.reading.entering import entering
 
@@ -29,7 +29,8 @@ GRAPHS = {
     "joined": (pt.concatenate([P, P[::-1] ** 2]), True),
     "stacked": (pt.stack([P[0, 0], P[1, 1]]), True),
     "split": (pt.split(P, [1, 2], axis=0)[1], True),
-    "softmax": (softmax(P, axis=1), False),
+    "softmax": (softmax(P, axis=1), True),
+    "softmax of all": (log_softmax(P, axis=None), True),
     "replaced": (pt.set_subtensor(P[0], 1.0), True),
     "added to": (pt.inc_subtensor(P[LABELS[:2]], P[SHARED]), True),
     "chosen by labels": (P[LABELS, LABELS % 2], True),
