@@ -121,8 +121,11 @@ def _grouped(
     places: list[NDArray[np.int64]],
     entering: list[NDArray[np.int64]],
     owner: NDArray[np.int64],
-) -> Effects:
-    """Put together what enters the same entries, for objects whose labels change some of these."""
+) -> Effects | None:
+    """Put together what enters the same entries, for objects whose labels change some of these.
+
+    Return None if that is of several objects.
+    """
     starts = len(owner) + np.cumsum([0, *(place.max() + 1 for place in places)])
     held = [np.flatnonzero(index >= 0) for index in entering]
     pairs = [
@@ -132,7 +135,9 @@ def _grouped(
     graph = scipy.sparse.coo_array((np.ones(len(one)), (one, other)), shape=(starts[-1],) * 2)
     _, group = scipy.sparse.csgraph.connected_components(graph, directed=False)
     own = one[owner[one] >= 0]
-    kept, first = np.unique(group[own], return_index=True)
+    kept, first, place = np.unique(group[own], return_index=True, return_inverse=True)
+    if (owner[own] != owner[own[first]][place]).any():
+        return None
     number = np.full(starts[-1], -1)
     number[kept] = np.arange(len(kept))
     group = number[group]

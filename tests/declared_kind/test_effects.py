@@ -157,6 +157,12 @@ def selected(mu, c):
     observe((mu[c] + own + own[own > 50.0].sum())[:, None])
 
 
+def joined_where_no_label_enters(mu, c):
+    """Two of one object each, which together are of several."""
+    own, other = normal(), normal("other")
+    observe(pt.concatenate([mu[c] + own, mu[c] - other, own[1:] + other[:-1]]), X.ravel()[:-1])
+
+
 def of_labels(mu, c):
     """They depend on labels themselves: these are drawn given them, as is right."""
     observe(pm.Normal("own", mu[c], 1.0, shape=N)[:, None])
@@ -173,6 +179,7 @@ NONE = [
     held_together,
     far_from_where_it_is_read,
     selected,
+    joined_where_no_label_enters,
     of_labels,
 ]
 
