@@ -30,7 +30,7 @@ _MOVED = {
     **dict.fromkeys(
         ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", "Split", "Alloc", "DimShuffle",
          "Reshape", "JoinDims", "SplitDims", "SpecifyShape", "TensorFromScalar",
-         "ScalarFromTensor", "ExtractDiag", "AllocDiag", "Repeat"),
+         "ScalarFromTensor", "ExtractDiag", "AllocDiag", "Repeat", "ViewOp"),
         slice(1),
     ),
     **dict.fromkeys(("IncSubtensor", "AdvancedIncSubtensor", "AdvancedIncSubtensor1"), slice(2)),

@@ -4,6 +4,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.ops import view_op
 from pytensor.tensor.special import log_softmax, softmax
 
 from pm_match.reading.entering import entering
@@ -40,6 +41,7 @@ GRAPHS = {
     "turned": (P.T[None], True),
     "filled": (pt.zeros_like(P) + P[0], True),
     "shape": (P.shape * 1.0, True),
+    "viewed": (view_op(P)[0], True),
     "running sum": (pt.cumsum(P, axis=1), False),
     "chosen by numbers": (P[LABELS, (P[0, 0] > 0).astype("int64")], False),
     "none": (X + 1.0, True),
