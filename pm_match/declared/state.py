@@ -124,6 +124,9 @@ class LikelihoodState(SampledState):
         while len(self._tried) < N_TRIED:
             drawn = {**point, **self.access.draw_effects(rng, point)}
             own = self._groups.total(self.access.entries(drawn, self._labels))
+            for key, place in zip(effects.keys, effects.places, strict=True):
+                # What is drawn may round to a bound, at which there is no density.
+                own[place[~np.isfinite(drawn[key]) & (place >= 0)]] = -np.inf
             with np.errstate(invalid="ignore"):
                 both = np.logaddexp(total, own)
                 # Which is taken under every label, all of them drawn as they come.

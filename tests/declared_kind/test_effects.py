@@ -330,3 +330,19 @@ class MeansOfLogs:
 def test_means_of_logs_are_caught(monkeypatch):
     monkeypatch.setattr(state, "np", MeansOfLogs())
     assert max(distances(monkeypatch)) > 6.0
+
+
+def test_effects_stay_where_they_have_a_density():
+    """Of what is drawn from its prior, much rounds to 0 or 1, whose log odds are not finite."""
+    with pm.Model() as model:
+        c = pm.Categorical("cluster", p=np.array([0.5, 0.5]), shape=N)
+        own = pm.Beta("own", 0.05, 0.05, shape=N)
+        pm.Binomial("y", 2, p=pt.constant([0.5, 0.9])[c] * own, observed=np.arange(N) % 3)
+    step = pmm.ClusterGibbs([model["cluster"]], model=model, rng=0)
+    step.setup_chain(np.random.default_rng(1), 0, 0)
+    point, found = model.initial_point(0), []
+    for _ in range(30):
+        point, _ = step.step(point)
+        found.append(point["own_logodds__"])
+    assert np.isfinite(found).all()
+    assert len(np.unique(found, axis=0)) > 20
