@@ -12,7 +12,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import Point, Site
 from pm_match.clusters.sweep import capacity
 from pm_match.declared.parts import LARGE, Likelihoods
-from pm_match.declared.rows import Redraw, given
+from pm_match.declared.rows import Redraw
 from pm_match.declared.sampled import SampledAccess, SampledState
 from pm_match.declared.term import LabelTable
 from pm_match.reading.context import Context
@@ -50,7 +50,7 @@ class LikelihoodAccess(SampledAccess):
         effects = self._evidence.effects
         assert effects is not None
         own = [self.model[name] for name in effects.names]
-        return prior_draws(self.model, own, given(Context.of(self.model), own))
+        return prior_draws(Context.of(self.model), own)
 
     @cached_property
     def log_touched(self) -> Callable[[Any], float]:
