@@ -281,6 +281,7 @@ class Redraw:
         self._priors = [prior_by_row(model, rows)[1] for rows in on_rows]
         # Where rows depend on rows, one variable after another, given those that are drawn before.
         own = [rv for rv in model.free_RVs if rv.name in of]
+        self._keys = [context.key(rv) for rv in own]
         groups = [[rv] for rv in own] if on_rows else [own] if own else []
         self._draw = [
             (
@@ -295,7 +296,8 @@ class Redraw:
     ) -> dict[str, NDArray] | None:
         """Return a point with new rows of `empty` labels (T,).
 
-        None if there are none, or if the priors of other rows would change.
+        None if there are none, if the priors of other rows would change, or if what is drawn rounds
+        to a bound, at which it has no density.
         """
         if not self._draw or not empty.any():
             return None
@@ -305,6 +307,8 @@ class Redraw:
             for rows in group:
                 taken = rows.replaced(point, {**point, **drawn}, empty)
                 new |= {key: value for key, value in taken.items() if key in drawn}
+        if not all(np.isfinite(new[key]).all() for key in self._keys):
+            return None
         told = [[own(here)[~empty].sum() for own in self._priors] for here in (point, new)]
         return new if close(*map(np.array, told)).all() else None
 

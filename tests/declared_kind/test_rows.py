@@ -176,6 +176,21 @@ def test_empty_clusters_get_new_rows_however_many_sweeps_there_are(n_sweeps):
     assert moved > 10
 
 
+def test_rows_stay_where_they_have_a_density():
+    """Of what is drawn from its prior, some rounds to 1, whose log odds are not finite."""
+    with pm.Model() as model:
+        cluster = pm.Categorical("cluster", pm.Dirichlet("weights", np.ones(4)), shape=6)
+        rate = pm.Beta("rate", 0.1, 0.1, shape=4)
+        pm.Binomial("y", 6, p=0.9 * rate[cluster], observed=np.arange(6))
+    step = pmm.ClusterGibbs([model["cluster"], model["weights"]], model=model, rng=0)
+    point, found = model.initial_point(0), []
+    for _ in range(100):
+        new, _ = step.step(point | {"cluster": np.zeros(6, int)})
+        found.append(new["rate_logodds__"])
+    assert np.isfinite(found).all()
+    assert len(np.unique(found, axis=0)) > 80
+
+
 def test_models_of_such_means_are_searched_and_sampled():
     draws = few_draws(mixture(apart(20.0)), draws=50, tune=50, chains=2)
     assert draws.posterior.sizes["draw"] == 50
