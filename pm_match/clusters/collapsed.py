@@ -270,11 +270,17 @@ class Collapsed:
     def _same_renamed(self, point: Point) -> bool:
         return all(evidence.same_renamed(point) for evidence in self.evidence)
 
+    @property
+    def _bounded(self) -> bool:
+        return any(own.bounded for own in self.evidence)
+
     def split_or_merge(self, rng: np.random.Generator, n: int) -> tuple[int, int]:
         """Propose `n` splits or merges in each clustering; return how many were accepted, and made.
 
-        Nothing is proposed to clusterings without a relevant unit that may move.
+        Nothing is proposed to clusterings without a relevant unit that may move, nor where labels
+        rule each other out.
         """
+        n = 0 if self._bounded else n
         accepted, proposed = 0, 0
         for partition, terms, prior, scratch in zip(
             self.partitions, self.terms, self.priors, self._members, strict=True
@@ -289,7 +295,7 @@ class Collapsed:
         The assignments are drawn uniformly from those that can exchange labels.
         """
         accepted, proposed = 0, 0
-        for _ in range(n if self._free else 0):
+        for _ in range(n if self._free and not self._bounded else 0):
             number, place = self._free[int(rng.integers(len(self._free)))]
             a, b = self.priors[number]
             found = self.exchanges[number].propose(rng, a, b, place)

@@ -98,6 +98,10 @@ class EvidenceState:
     site: Site
     terms: list[tuple[int, Any]]
 
+    # Whether labels of objects rule each other out: between possible partitions there are
+    # impossible ones then, which moves of several objects cannot add up.
+    bounded = False
+
     def load(self, point: Point) -> None:
         """Bring the terms to a point, and to the slots in which the units of the site are."""
         raise lacking(self, "load")

@@ -75,6 +75,7 @@ class PairState(SampledState):
         given = self.access.entries, point, self.evidence.second
         table = pair_table(*given, self._truncations, self._n_objects)
         self._worth[:] = np.moveaxis(table[..., self._pairs], -1, 0)
+        self.bounded = bool(np.isneginf(self._worth).any())
         same = np.diagonal(table).T
         truncations = self.evidence.truncations
         for truncation, owned, own in zip(truncations, self._alone, self._by_label, strict=True):

@@ -1,6 +1,7 @@
 """Likelihoods of pairs of objects: what is read of them, and the chain's law."""
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pymc as pm
@@ -244,6 +245,29 @@ def test_labels_that_must_differ():
     model = declared(partial(apart, T + 1))
     evidence(model)
     testing.check_law(model, n_sweeps=30_000)
+
+
+def test_labels_that_must_be_the_same():
+    """Merges of the two objects' cluster, one object after the other, were all accepted."""
+
+    def linked():
+        z = labels(t=2)
+        pm.Potential("same", pt.switch(pt.eq(z[0], z[4]), 0.0, -np.inf))
+        pm.Poisson("x", pm.Gamma("rate", 2.0, 1.0, shape=2)[z], observed=[0, 1, 3, 6, 4])
+
+    model = declared(linked)
+    draws = pmm.sample(
+        draws=3000, tune=100, chains=1, cores=1, model=model, random_seed=1, quiet=True
+    )
+    found = draws["posterior"]["z"].to_numpy()[0]
+    state = testing.collapsed_of(model)
+    point = testing.random_point(model, np.random.default_rng(0), state)
+    every = [np.array(own) for own in product(range(2), repeat=N)]
+    logs = np.array([testing.plain_log_joint(state, point, [own]) for own in every])
+    law = np.exp(logs - np.logaddexp.reduce(logs))
+    expected = sum(p * len(np.unique(own)) for p, own in zip(law, every, strict=True))
+    n_used = np.array([len(np.unique(own)) for own in found])
+    np.testing.assert_allclose(n_used.mean(), expected, atol=0.04)
 
 
 def test_no_draws_of_what_is_impossible():
