@@ -138,7 +138,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--components", type=int, default=10, help="of each domain")
     parser.add_argument("--clusters", type=int, default=20, help="truncation")
     parser.add_argument("--power", type=float, default=0.55, help="of the densities")
-    parser.add_argument("--draws", type=int, default=1600, help="a chain")
+    parser.add_argument("--draws", type=int, default=800, help="a chain")
     parser.add_argument("--tune", type=int, default=300, help="thrown away before")
     parser.add_argument("--chains", type=int, default=4, help="independent chains")
     return parser.parse_args(argv)

@@ -1,6 +1,5 @@
 """The digits of the README."""
 
-import logging
 import re
 from pathlib import Path
 
@@ -12,12 +11,10 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 @pytest.mark.slow
-def test_the_readme_says_what_is_printed_and_chains_agree(tmp_path, capsys, caplog):
-    with caplog.at_level(logging.WARNING, logger="pymc"):
-        rotated_digits.main(["--out", str(tmp_path)])
+def test_the_readme_says_what_is_printed(tmp_path, capsys):
+    rotated_digits.main(["--out", str(tmp_path)])
     printed = re.search(r"adjusted Rand index +(\S+)\n", capsys.readouterr().out)
     said = re.search(r"adjusted Rand index with the true digits is (\S+)\.\n", README.read_text())
     assert printed
     assert said
     assert said[1] == printed[1]
-    assert "chains do not agree" not in caplog.text
