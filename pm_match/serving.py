@@ -9,7 +9,7 @@ from pymc.step_methods.compound import BlockedStep
 
 from pm_match.clusters.cluster_gibbs import ClusterGibbs
 from pm_match.clusters.hyperparameter_gibbs import HyperparameterGibbs
-from pm_match.clusters.step import held_by_others
+from pm_match.clusters.step import PartitionStep
 from pm_match.progress import said, silent
 from pm_match.reading import read
 from pm_match.reading.kinds import on_registration, registered
@@ -91,9 +91,10 @@ def _made(model: Model, given: Sequence[Any]) -> list[BlockedStep]:
         raise UnservedModelError(
             f"pm_match has no step for this model: {structure.explain()}.{own_steps}"
         )
-    taken = {model.values_to_rvs[v].name for step in given for v in step.vars}
+    held = [(step, {model.values_to_rvs[v].name for v in step.vars}) for step in given]
+    taken = set().union(*(own for _, own in held))
     # Ours draw from conditionals, before and after whatever others of ours do.
-    kept = held_by_others(model, given)
+    kept = set().union(*(own for step, own in held if not _ours(step)))
     made: list[BlockedStep] = []
     for kind in step_classes():
         for part in kind.parts(structure):
@@ -112,6 +113,10 @@ def _made(model: Model, given: Sequence[Any]) -> list[BlockedStep]:
         for kernel, signature in step.kernels():
             kernel.compile(signature)
     return made
+
+
+def _ours(step: Any) -> bool:
+    return all(isinstance(own, PartitionStep) for own in getattr(step, "methods", [step]))
 
 
 on_registration(register)

@@ -111,18 +111,3 @@ def test_steps_are_silent_where_that_is_asked_for(monkeypatch):
 class SilentRow:
     def end(self, done):
         assert done
-
-
-def test_plain_sampling_leaves_what_a_given_step_holds_to_it():
-    """Ours draw all that they serve: not labels that another step is to draw."""
-    with pm.Model() as model:
-        cluster = pm.Categorical("cluster", p=pm.Dirichlet("weights", np.ones(3)), shape=12)
-        centre = pm.Normal("centre", shape=3)
-        pm.StudentT("x", nu=4.0, mu=centre[cluster], sigma=1.0, observed=X[:, 0])
-        _, beside_theirs = assign_step_methods(model, [pm.CategoricalGibbsMetropolis([cluster])])
-        _, beside_ours = assign_step_methods(model, [pmm.ClusterSlice([centre])])
-    assert {kind.__name__: [v.name for v in own] for kind, own in beside_theirs.items()} == {
-        "NUTS": ["weights_simplex__"],
-        "ClusterSlice": ["centre"],
-    }
-    assert [kind.__name__ for kind in beside_ours] == ["ClusterGibbs"]

@@ -1,23 +1,19 @@
 """What the steps share: finding the part of the model that they serve, and going to workers."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from inspect import signature
-from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pymc.blocking import PointType
 from pymc.model.core import Model, modelcontext
-from pymc.sampling.mcmc import assign_step_methods
 from pymc.step_methods.compound import (
     BlockedStep,
     Competence,
     CompoundStep,
     StepMethodState,
-    flatten_steps,
 )
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
@@ -277,30 +273,5 @@ class PartitionStep(BlockedStep):
             return Competence.INCOMPATIBLE
         for part in parts:
             if var.name in cls.served(part):
-                return (
-                    Competence.IDEAL
-                    if cls._leaves(model, structure, part)
-                    else Competence.INCOMPATIBLE
-                )
+                return Competence.IDEAL
         return Competence.INCOMPATIBLE
-
-    @classmethod
-    def _leaves(cls, model: Model, structure: Structure, part: Any) -> bool:
-        """Whether the step can leave alone what steps hold that PyMC was given, where it asks."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code is not assign_step_methods.__code__:
-            frame = frame.f_back
-        given = frame.f_locals["provided_steps"] if frame else []
-        kept = held_by_others(model, given)
-        if not cls.one_by_one and kept.intersection(cls.served(part)):
-            return False
-        try:
-            return not cls.keeping(structure, part, kept)
-        except UnservedModelError:
-            return False
-
-
-def held_by_others(model: Model, steps: Iterable[Any]) -> set[str]:
-    """Name the variables that steps of other classes than ours hold: theirs to write."""
-    others = (s for s in steps if not all(isinstance(m, PartitionStep) for m in flatten_steps(s)))
-    return {model.values_to_rvs[v].name for step in others for v in step.vars}
