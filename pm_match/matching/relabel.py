@@ -368,7 +368,9 @@ def _permute(changed, own, numbers, symmetric, sample_dims) -> None:
     """Permute all that has a dim of the clusters: the new k-th is the old one with number k."""
     source = np.argsort(numbers, axis=1)
     for name, variable in list(changed.data_vars.items()):
-        along = [dim for dim in own if dim in variable.dims]
+        # What is of no cluster along a dim of theirs, as when it is sorted, stays.
+        told = _marks(variable)
+        along = [dim for dim in own if dim in variable.dims and told.get(dim) != ""]
         if not along or not set(sample_dims) <= set(variable.dims):
             continue
         ordered = variable.transpose(*sample_dims, *along, ...)

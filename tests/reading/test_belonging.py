@@ -332,6 +332,18 @@ def test_a_fault_of_ours_is_not_taken_for_one_of_the_model(monkeypatch):
         few_draws(declared(not_centred), draws=2)
 
 
+def test_what_is_sorted_along_a_dim_of_clusters_stays():
+    def write():
+        w = pm.Dirichlet("w", np.ones(T), dims="cluster")
+        z, mu = labels(w), pm.Normal("mu", dims="cluster")
+        pm.Deterministic("by_size", pt.sort(w), dims="cluster")
+        pm.Deterministic("twice", 2.0 * mu, dims="cluster")
+        normal(z, mu[z])
+
+    model = declared(write, coords={"cluster": range(T)})
+    check(*relabelled(model), ["w", "mu", "twice"], ["by_size"])
+
+
 def test_nothing_is_looked_at_where_names_say_it(monkeypatch):
     def write():
         z = labels(pm.Dirichlet("w", np.ones(T), dims="cluster"))
