@@ -85,27 +85,26 @@ def annotate(idata: xr.DataTree, model: Model, used: Sequence[Any]) -> None:
 
 
 def _tell_clusters(posterior: xr.DataTree, model: Model, structure: Structure) -> None:
-    """Say what else is of clusters, and what without a name of its dim, or computed, is of none."""
+    """Say what else is of clusters, and what is of none along a dim that may be theirs."""
     labels = stored_types(structure)
     # The dims that may be of clusters, by how many entries they have.
     sets: dict[tuple[str, str], set[str]] = {}
-    # What is computed may be of clusters whatever its shape is.
-    computed = {rv.name for rv in model.deterministics} & {*posterior.data_vars}
     for name, variable in posterior.data_vars.items():
         told = any(key.startswith(ROWS_OF) for key in variable.attrs)
         ours = name in model.named_vars and name not in labels and not told
         for dim in map(str, variable.dims[2:] if ours else ()):
+            titles = {
+                clustering.title
+                for clustering in structure.all_clusterings
+                if variable.sizes[dim] in _numbers_of_labels(clustering)
+            }
             unnamed = bare(dim).startswith(f"{bare(name)}_dim_")
-            if unnamed or name in computed:
-                titles = {
-                    clustering.title
-                    for clustering in structure.all_clusterings
-                    if variable.sizes[dim] in _numbers_of_labels(clustering)
-                }
-                # Clusters are called by their weights, whose dim is known.
-                if name not in titles and (unnamed or titles):
-                    sets[str(name), dim] = titles
+            # Clusters are called by their weights, whose dim is known.
+            if name not in titles and (unnamed or titles):
+                sets[str(name), dim] = titles
     free = {rv.name for rv in model.free_RVs}
+    # What is computed may be of clusters whatever its shape is.
+    computed = {rv.name for rv in model.deterministics} & {*posterior.data_vars}
     for component in structure.components:
         for number, clustering in enumerate(component.clusterings):
             of = [own for own in component.evidence if number in own.clusterings]
@@ -218,7 +217,11 @@ def invariants(idata: xr.DataTree, model: Model | None = None) -> xr.Dataset:
         for key, title in variable.attrs.items()
         if key.startswith(f"{ROWS_OF}_") and title
     }
-    bound |= {str(name) for name, own in posterior.data_vars.items() if dims & {*own.dims}}
+    bound |= {
+        str(name)
+        for name, own in posterior.data_vars.items()
+        if any(own.attrs.get(f"{ROWS_OF}_{dim}") != "" for dim in dims & {*own.dims})
+    }
     chosen = {name: stats[name] for name in _TOLD if name in stats}
     for rv in model.free_RVs:
         if rv.name in posterior and rv.name not in bound:

@@ -344,6 +344,17 @@ def test_what_is_sorted_along_a_dim_of_clusters_stays():
     check(*relabelled(model), ["w", "mu", "twice"], ["by_size"])
 
 
+def test_coefficients_along_a_dim_of_clusters_stay_and_are_judged():
+    def write():
+        z = labels(pm.Dirichlet("w", np.ones(T), dims="cluster"))
+        mu, slope = (pm.Normal(name, dims="cluster") for name in ("mu", "slope"))
+        normal(z, mu[z] + COVARIATES @ slope)
+
+    model = declared(write, coords={"cluster": range(T)})
+    check(*relabelled(model), ["w", "mu"], ["slope"])
+    assert "slope" in pmm.invariants(few_draws(model), model)
+
+
 def test_nothing_is_looked_at_where_names_say_it(monkeypatch):
     def write():
         z = labels(pm.Dirichlet("w", np.ones(T), dims="cluster"))
