@@ -134,14 +134,14 @@ def _tell_clusters(posterior: xr.DataTree, model: Model, structure: Structure) -
                     posterior[name].attrs[NUMBERS] = clustering.title
             for names in (*found.each, *((name,) for name in found.alone)):
                 for name in names:
-                    if name in posterior:
-                        attrs = posterior[name].attrs
-                        others = {*map(str, np.atleast_1d(attrs.get(ROWS_OF, ())))} - {
-                            clustering.title
-                        }
-                        attrs[ROWS_OF] = [*others, clustering.title] if others else clustering.title
-                        if len(names) > 1:
-                            attrs[EACH] = list(names)
+                    if name not in posterior:
+                        continue
+                    attrs = posterior[name].attrs
+                    before = map(str, np.atleast_1d(attrs.get(ROWS_OF, [])))
+                    several = [*dict.fromkeys([*before, clustering.title])]
+                    attrs[ROWS_OF] = several if len(several) > 1 else clustering.title
+                    if len(names) > 1:
+                        attrs[EACH] = list(names)
     for (name, dim), titles in sets.items():
         if not titles and ROWS_OF not in posterior[name].attrs:
             posterior[name].attrs[f"{ROWS_OF}_{dim}"] = ""
