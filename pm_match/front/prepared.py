@@ -72,14 +72,9 @@ class PreparedData:
 
     Examples
     --------
-    >>> north = pd.DataFrame({"sku": ["n1", "n2", "n3", "n4"], "visits": [1, 9, 1, 8]})
-    >>> south = pd.DataFrame({"sku": ["s1", "s2", "s3"], "visits": [9, 1, 1]})
-    >>> prepared = pmm.prepare({"north": north, "south": south}, id="sku")
-    >>> print(prepared)
-    north: 4 objects (n1, n2, n3, …); used are visits (count).
-    south: 3 objects (s1, s2, s3, …); used are visits (count).
-    The model is mixture.
-    >>> model = prepared.declare()
+    >>> prepared = pmm.prepare({"north": pd.DataFrame({"visits": [1, 9, 1, 8]})})
+    >>> prepared.uses()
+    {'visits': 'count'}
     """
 
     kind: Literal["tables", "networks"]
