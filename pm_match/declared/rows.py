@@ -315,5 +315,5 @@ class Redraw:
 
 def _by_row(found: Sequence[NDArray], rows: LabelRows) -> NDArray:
     """Bring what is found of each variable of rows to (T, ...)."""
-    whole = np.stack(found) if rows.axis is None else np.moveaxis(found[0], rows.axis, 0)
+    whole = rows.in_front(found)
     return whole.reshape(len(whole), -1)

@@ -27,19 +27,23 @@ class LabelRows:
 
     def table(self, point: Mapping[str, NDArray]) -> NDArray:
         """Return the rows at a point (T, K), a copy."""
-        if self.axis is None:
-            whole = np.stack([point[key] for key in self.keys])
-        else:
-            whole = np.moveaxis(point[self.keys[0]], self.axis, 0)
+        whole = self.in_front([point[key] for key in self.keys])
         return np.array(whole.reshape(len(whole), -1))
+
+    def in_front(self, each: Sequence[NDArray]) -> NDArray:
+        """Bring what there is of each variable to one array, labels along its first axis."""
+        if self.axis is None:
+            return np.stack(each)
+        # It is 0 most often; NumPy takes its time to see that there is nothing to do.
+        return np.moveaxis(each[0], self.axis, 0) if self.axis else each[0]
 
     def written(self, point: Mapping[str, NDArray], table: NDArray) -> dict[str, NDArray]:
         """Return the values of a point whose rows are those of a table (T, K)."""
         like = point[self.keys[0]]
         if self.axis is None:
             return {k: row.reshape(like.shape) for k, row in zip(self.keys, table, strict=True)}
-        shape = np.moveaxis(like, self.axis, 0).shape
-        return {self.keys[0]: np.moveaxis(table.reshape(shape), 0, self.axis)}
+        whole = table.reshape(self.in_front([like]).shape)
+        return {self.keys[0]: np.moveaxis(whole, 0, self.axis) if self.axis else whole}
 
     def taken(self, point: Mapping[str, NDArray], source: NDArray) -> dict[str, NDArray]:
         """Give every label the row that label `source` (T,) has at a point."""

@@ -141,7 +141,7 @@ def test_law_of_a_regression_on_a_covariate():
     """Labels and slope together, against quadrature."""
     model = declared(logistic)
     data = pmm.sample(
-        4000, tune=500, chains=2, random_seed=0, model=model, progressbar=False, quiet=True
+        2000, tune=300, chains=2, random_seed=0, model=model, progressbar=False, quiet=True
     )
     worth = stats.poisson.pmf(COUNTS, 6.0), stats.poisson.pmf(COUNTS, 1.5)
 
