@@ -8,6 +8,10 @@ from numpy.typing import NDArray
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 
+# What impossible pairs score: nothing beside possible ones; but where all labels of a unit are
+# impossible, the fewer of its pairs are so, the better.
+_IMPOSSIBLE = -1e12
+
 
 class LabelTable(NamedTuple):
     """State of the term, for U units and S slots of an anchored partition."""
@@ -80,10 +84,10 @@ def _score_pairs(term, unit, own, n_slots, out):
         pair, other = term.own_pair[i], term.slot[term.partner[i]] - 1
         if term.is_second[i]:
             for slot in range(1, n_slots):
-                out[slot] += term.worth[pair, other, slot - 1]
+                out[slot] += max(term.worth[pair, other, slot - 1], _IMPOSSIBLE)
         else:
             for slot in range(1, n_slots):
-                out[slot] += term.worth[pair, slot - 1, other]
+                out[slot] += max(term.worth[pair, slot - 1, other], _IMPOSSIBLE)
 
 
 @implements(protocol.log_evidence, PairTable)

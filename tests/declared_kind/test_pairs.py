@@ -288,6 +288,23 @@ def test_a_start_that_is_possible_is_kept():
     sampled(model=declared(together), initvals={"z": np.ones(len(COUNTS), int)})
 
 
+@pytest.mark.parametrize("init", ["search", "dispersed"])
+def test_chains_get_to_labels_that_are_possible(init):
+    """States that are never gone back to: one object's label alone may put two pairs in order."""
+    true = np.repeat([0, 1, 2], 20)
+    values = np.array([-2.0, 0.0, 2.0])
+    moves = np.array([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.0, 0.0, 1.0]])
+
+    def left_to_right():
+        z = pm.Categorical("z", np.ones(3) / 3, shape=len(true))
+        pm.Potential("moves", pt.log(moves)[z[:-1], z[1:]])
+        observed = values[true] + np.random.default_rng(0).normal(0.0, 0.7, len(true))
+        pm.Normal("x", pt.as_tensor(values)[z], 0.7, observed=observed)
+
+    draws = sampled(model=declared(left_to_right), tune=200, init=init)
+    assert np.isin(np.diff(draws["posterior"]["z"]), [0, 1]).all()
+
+
 def test_the_entry_that_three_objects_enter_is_named():
     def mixed():
         z, one = labels(), np.array([0, 1])
