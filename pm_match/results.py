@@ -132,7 +132,7 @@ def _tell_clusters(posterior: xr.DataTree, model: Model, structure: Structure) -
             for name in found.numbers:
                 if name in posterior:
                     posterior[name].attrs[NUMBERS] = clustering.title
-            for names in (*found.each, *((name,) for name in found.alone)):
+            for names in found.each:
                 for name in names:
                     if name not in posterior:
                         continue

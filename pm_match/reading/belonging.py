@@ -5,7 +5,7 @@ as there are labels is theirs, if the rows are chosen by no label (the logits of
 which quantities that are computed go with them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -35,9 +35,9 @@ class Belonging(NamedTuple):
     # axes of variables that have been looked at: whether they are of the clusters; those of which
     # that cannot be told are not among them
     axes: dict[Axis, bool]
-    each: list[tuple[str, ...]]  # variables that the clusters have one each of, by label
-    # computed variables that change with labels, and not as what can be given to others
-    alone: list[str]
+    # variables that the clusters have one each of, by label; by itself what is computed, changes
+    # with labels, and cannot be given to others
+    each: list[tuple[str, ...]]
     numbers: list[str]  # computed variables that are labels themselves
 
 
@@ -178,48 +178,49 @@ class _Labelled:
         """Say what goes with labels of what is computed, unless it hangs on what may not."""
         label_of = {self.model[name]: k for names in found.each for k, name in enumerate(names)}
         moved = {self.model[name] for own in self.rows for name in own.names}
-        # What is made of what one label has: the label, and the values before and after a turn.
-        single: dict[str, tuple[int, Pair]] = {}
+        # What is made of what one label alone has, by label.
+        single: list[dict[str, Pair]] = [{} for _ in range(self.n_labels)]
         for rv in self.model.deterministics:
-            parents = self.ancestry.of([rv])
             # Operations say in any way that nothing is defined.
-            defined = where_defined(self.value(rv), Exception)
-            value, pairs = defined(self.points[0]), list[Pair]()
-            theirs, ways = self.axes_in(value), list[tuple[int, ...]]([()])
-            if parents & {*moved, *self.labels}:
-                pairs = [*self.pairs(defined)]
-                ways = [way for way in _subsets(theirs) if is_same(pairs, way)]
-            of = {label_of[own] for own in parents if own in label_of}
-            unsure = (theirs or not ways) and bool(parents & (self.fixed | unknown))
+            read, parents = where_defined(self.value(rv), Exception), self.ancestry.of([rv])
+            value = read(self.points[0])
+            theirs = self.axes_in(value)
             if theirs and any(_are_weights(value, own) for own in self.weights):
-                ways, unsure = [(value.ndim - 1,)], False
-            elif len(of) == 1 and not ways:
-                single[rv.name], ways = (of.pop(), pairs[0]), [()]
+                found.axes.update({(rv.name, axis): axis == value.ndim - 1 for axis in theirs})
+                continue
+            pairs = [*self.pairs(read)] if parents & {*moved, *self.labels} else []
+            ways = [way for way in _subsets(theirs) if is_same(pairs, way)] if pairs else [()]
+            of = {label_of[own] for own in parents & label_of.keys()}
+            unsure = (theirs or not ways) and bool(parents & (self.fixed | unknown))
+            if len(of) == 1 and not ways:
+                single[of.pop()][rv.name], ways = pairs[0], [()]
             elif not ways and rv.dtype.startswith("int") and all(map(_are_labels, pairs)):
                 found.numbers.append(rv.name)
                 ways = [()]
             elif len(of) == 1 or not (ways or (unsure and (theirs or not parents & moved))):
-                found.alone.append(rv.name)
+                found.each.append((rv.name,))
             # Where numbers are the same along an axis, it cannot be told whose that is.
             if len(ways) == 1 and (ways[0] or not unsure):
                 found.axes.update({(rv.name, axis): axis in ways[0] for axis in theirs})
-        # What the next label has is what a label has after the turn.
-        following = {
-            name: [
-                other
-                for other, (of_next, own) in single.items()
-                if of_next == label + 1 and is_same([(own[0], pair[2], own[1])])
-            ]
-            for name, (label, pair) in single.items()
-        }
-        for name in [name for name, (label, _) in single.items() if label == 0]:
-            names = [name]
-            while following[names[-1]]:
-                names.append(following[names[-1]][0])
-            if len(names) == self.n_labels:
-                found.each.append(tuple(names))
-        matched = {name for names in found.each for name in names}
-        found.alone.extend(name for name in single if name not in matched)
+        found.each.extend(_one_each(single))
+
+
+def _one_each(single: Sequence[Mapping[str, Pair]]) -> list[tuple[str, ...]]:
+    """Put side by side what is of one label each; by itself what there is not of all labels.
+
+    `single`: of every label, what is computed, before and after all have the next one's rows.
+    """
+    each = []
+    for first in single[0].items():
+        found = [first]
+        for own in single[1:]:
+            order, _, after = found[-1][1]
+            alike = [n for n, pair in own.items() if is_same([(order, after, pair[1])])]
+            found += [(n, own[n]) for n in alike[:1]]
+        if len(found) == len(single):
+            each.append(tuple(dict(found)))
+    left = {name for own in single for name in own}.difference(*each)
+    return [*each, *((name,) for name in left)]
 
 
 def _subsets(axes: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -256,7 +257,7 @@ def belonging(
     """
     own = _Labelled(model, clustering, axes, each)
     told = own.free()
-    found = Belonging({(rv.name, axis): theirs for (rv, axis), theirs in told.items()}, [], [], [])
+    found = Belonging({(rv.name, axis): theirs for (rv, axis), theirs in told.items()}, [], [])
     if not (each and own.fixed & {own.model[name] for names in each for name in names}):
         # If not, they are not the same of each label: one may be a mean, the other its logarithm.
         found.each.extend(each)
