@@ -133,7 +133,7 @@ class ClusterSlice(PartitionStep):
         context = Context.of(self.model)
         numbers, model = Numbers(rows, context.start), context.model
         variables = [model[name] for own in rows for name in own.names]
-        below = {child.name for rv in variables for child in context.ancestry.children(rv)}
+        below = {child.name for child in context.ancestry.children(*variables)}
         # Rows may depend on rows.
         others = [own for own in state.evidence.redrawn if below & {*own.names}]
         parts, marked = [*dict.fromkeys([*rows, *others])], numbers.marked()

@@ -218,14 +218,19 @@ class RowReader:
         `keys`: the values of the assignments; `labels` (each N,): some labels of every
         assignment.
         """
-        ancestry, model = self.context.ancestry, self.context.model
-        own = [model[name] for rows in found for name in rows.names]
-        touched = [*self.factors, *own, *(child for rv in own for child in ancestry.children(rv))]
-        density = value_density(model, list(dict.fromkeys(touched)))
+        density = log_touched(self.context, self.factors, found)
         some = dict(zip(keys, labels, strict=True))
         points = [{**point, **some} for point in (*self.points, self.wide)]
         read = where_defined(lambda point: np.array(density(point)))
         return is_same(exchanged(read, points, self.n_labels, keys, found))
+
+
+def log_touched(
+    context: Context, factors: Sequence[RV], found: Sequence[LabelRows]
+) -> Callable[[Any], float]:
+    """Compile the log density, at a point, of all that labels, of `factors`, and rows enter."""
+    touched = context.ancestry.touched(context.model[n] for rows in found for n in rows.names)
+    return value_density(context.model, list(dict.fromkeys([*factors, *touched])))
 
 
 def _differ(before: NDArray, after: NDArray, known: NDArray[np.bool_]) -> NDArray[np.bool_]:

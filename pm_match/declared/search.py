@@ -140,12 +140,10 @@ class Parameters:
     """Climbs to the mode of the parameters of a component's likelihoods, all else fixed."""
 
     def __init__(self, chain: Chain, component: Component):
-        model, ancestry = chain.model, Ancestry(chain.model)
-        evidence = component.of(Sampled)
+        model, evidence = chain.model, component.of(Sampled)
         ours = {model.values_to_rvs[v].name for step in chain.steps for v in step.vars}
         names = dict.fromkeys(name for own in evidence for name in own.climbed)
         free = [model[name] for name in names if name not in ours]
-        touched = [*free, *(child for rv in free for child in ancestry.children(rv))]
         self.keys = [str(model.rvs_to_values[rv].name) for rv in free]
         self._gradient: Callable[[Any], tuple[float, list[NDArray]]] | None = None
         start = initial_point(model)
@@ -155,7 +153,7 @@ class Parameters:
             for x in np.ravel(start[key]):
                 self._bounds.append((x - _FAR, x + _FAR) if bounded else (-np.inf, np.inf))
         if free:
-            self._gradient = value_gradient(model, list(dict.fromkeys(touched)), free)
+            self._gradient = value_gradient(model, Ancestry(model).touched(free), free)
 
     @classmethod
     def of(cls, chain: Chain, component: Component) -> "Parameters":

@@ -150,11 +150,10 @@ class ShardedLikelihoods(ShardedEvidence):
             for place in np.ndindex(np.shape(start[key]))
         ]
         self._priors = [prior_by_row(model, rows)[1] for rows in evidence.redrawn]
-        children = [c for name in self.names for c in context.ancestry.children(model[name])]
         factors = {*evidence.factors}
         _check_children(context, [*drawn, *shared], factors, component.hyperparameters)
-        touched = dict.fromkeys(rv for rv in (*drawn, *shared, *children) if rv.name not in factors)
-        self._log_prior = value_density(model, [*touched])
+        touched = context.ancestry.touched([*drawn, *shared])
+        self._log_prior = value_density(model, [rv for rv in touched if rv.name not in factors])
         self._redraw = Redraw(context, evidence.redrawn)
         self._enters = self._entered(context)
         self._groups = apart(self._enters)

@@ -12,7 +12,7 @@ from pymc.model.core import Model
 from pm_match.clusters.evidence import Point, Site
 from pm_match.clusters.sweep import capacity
 from pm_match.declared.parts import LARGE, Likelihoods
-from pm_match.declared.rows import Redraw
+from pm_match.declared.rows import Redraw, log_touched
 from pm_match.declared.sampled import SampledAccess, SampledState
 from pm_match.declared.term import LabelTable
 from pm_match.reading.context import Context
@@ -20,7 +20,6 @@ from pm_match.reading.entering import Marks
 from pm_match.reading.label_tables import Entries, prior_draws
 from pm_match.reading.owners import OTHER_STEPS, Owned, close, each_label
 from pm_match.reading.parts import UnservedModelError
-from pm_match.reading.probe import value_density
 
 # Values of each random effect that are tried at once.
 N_TRIED = 16
@@ -55,12 +54,8 @@ class LikelihoodAccess(SampledAccess):
     @cached_property
     def log_touched(self) -> Callable[[Any], float]:
         """The declared log density, at a point, of all that labels and their rows enter."""
-        model = self.model
-        children = Context.of(model).ancestry.children
-        own = [model[name] for rows in self._evidence.rows for name in rows.names]
-        below = [child for rv in own for child in children(rv)]
-        factors = [model[name] for name in self._evidence.factors]
-        return value_density(model, list(dict.fromkeys([*factors, *own, *below])))
+        factors = [self.model[name] for name in self._evidence.factors]
+        return log_touched(Context.of(self.model), factors, self._evidence.rows)
 
 
 class LikelihoodState(SampledState):

@@ -41,9 +41,14 @@ class Ancestry:
 
         return {v for v in walk(list(variables), expand) if v in self._random}
 
-    def children(self, rv: RV) -> list[RV]:
-        """Return the random variables and potentials that depend on `rv` directly."""
-        return [v for v, parents in self.parents.items() if rv in parents]
+    def children(self, *rvs: RV) -> list[RV]:
+        """Return the random variables and potentials that depend on any of `rvs` directly."""
+        return [v for v, parents in self.parents.items() if not parents.isdisjoint(rvs)]
+
+    def touched(self, rvs: Iterable[RV]) -> list[RV]:
+        """Return what has log densities that `rvs` enter: themselves, and their children."""
+        own = [*rvs]
+        return [*dict.fromkeys([*own, *self.children(*own)])]
 
     def strangers(self, rv: RV, expected: Iterable[RV]) -> list[RV]:
         """Return what depends on `rv` directly besides what is `expected`."""

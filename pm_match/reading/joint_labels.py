@@ -128,13 +128,13 @@ def entangled(model: Model, structure: Structure, joint: Joint) -> set[str]:
     for component in structure.components:
         inside = [own.name for c in component.clusterings for own in c.assignments]
         others = {own.name for c in structure.clusterings for own in c.assignments} - {*inside}
-        seen = {rv for name in others for rv in ancestry.children(model[name])}
+        seen = {*ancestry.children(*(model[name] for name in others))}
         seen |= {model[name] for part in structure.parts for name in part.names}
         for name in joint.keys() & {*inside}:
             below: set[RV] = set()
             left = [model[name]]
             while left:
-                new = {child for rv in left for child in ancestry.children(rv)} - below
+                new = {*ancestry.children(*left)} - below
                 below, left = below | new, [*new]
             if below & seen:
                 found.add(name)

@@ -5,7 +5,7 @@ rest is PyTensor's to vectorise, for as many rows as memory is well spent on. Wh
 row is evaluated after the other.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -122,10 +122,6 @@ class LabelDensities:
         """
         read = self._function(self._labels, [graph.shape for graph in self._graphs], PLAIN)
         return [tuple(map(int, shape)) for shape in read(*labels, *self._values(point))]
-
-    def entered(self, keys: Collection[str]) -> list[bool]:
-        """Say of every factor whether any of some values, by their names, enters it."""
-        return [any(v.name in keys for v in explicit_graph_inputs([g])) for g in self._graphs]
 
     def entered_by(
         self,

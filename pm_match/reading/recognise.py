@@ -113,8 +113,7 @@ class Reader:
     def _unsteady_part(self, part: Part) -> str:
         """Say that the log density of something that a part's variables enter is random."""
         own = [self.model[name] for name in part.names]
-        below = [child for rv in own for child in self.context.ancestry.children(rv)]
-        found = map(self._unsteady, dict.fromkeys([*own, *below]))
+        found = map(self._unsteady, self.context.ancestry.touched(own))
         return next((why for why in found if why), "")
 
     def _must_be_defined(self) -> None:
