@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from pm_match.declared.parts import Effects
@@ -11,6 +10,7 @@ from pm_match.declared.rows import RowReader
 from pm_match.reading.entering import Marks
 from pm_match.reading.label_tables import LabelDensities, has_default_transform, values_entering
 from pm_match.reading.owners import from_digits
+from pm_match.reading.parts import linked_parts
 
 
 def find_effects(
@@ -131,10 +131,9 @@ def _grouped(
     pairs = [
         (own, start + index[own]) for own, start, index in zip(held, starts, entering, strict=False)
     ]
-    one, other = np.concatenate(pairs, axis=1)
-    graph = scipy.sparse.coo_array((np.ones(len(one)), (one, other)), shape=(starts[-1],) * 2)
-    _, group = scipy.sparse.csgraph.connected_components(graph, directed=False)
-    own = one[owner[one] >= 0]
+    joined = np.concatenate(pairs, axis=1).T
+    group = linked_parts(starts[-1], joined)
+    own = joined[owner[joined[:, 0]] >= 0, 0]
     kept, first, place = np.unique(group[own], return_index=True, return_inverse=True)
     if (owner[own] != owner[own[first]][place]).any():
         return None

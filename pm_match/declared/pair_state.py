@@ -80,16 +80,8 @@ class PairState(SampledState):
         truncations = self.evidence.truncations
         for truncation, owned, own in zip(truncations, self._alone, self._by_label, strict=True):
             own.worth[:, 1 : truncation + 1] = owned.total(same[:truncation])
-        free = table[..., self._nobody]
-        if not close(free, free[0, 0]).all():
-            raise UnservedModelError(
-                f"{self._named()}: expected log densities in which labels matter where they did "
-                f"when the model was read; found a draw where they matter elsewhere. {OTHER_STEPS}"
-            )
-        self._by_label[0].constant[0] = free[0, 0].sum()
-
-    def _named(self) -> str:
-        return ", ".join(map(repr, self.evidence.factors))
+        free = np.concatenate(table[..., self._nobody])
+        self._by_label[0].constant[0] = self._of_nobody(free)
 
     def _objects(self) -> NDArray[np.int64]:
         """Return the labels of the objects (N,) of all clusterings."""
@@ -105,7 +97,7 @@ class PairState(SampledState):
         declared = float(entries.sum())
         if not close(np.array(declared), np.array(self.log_evidence())):
             raise UnservedModelError(
-                f"{self._named()}: expected log densities whose entries depend on the labels of "
+                f"{self._named}: expected log densities whose entries depend on the labels of "
                 "two objects at most, as those had that the model was read at; found draws of "
                 f"labels where they depend on more. {OTHER_STEPS}"
             )

@@ -102,7 +102,6 @@ class _Reading:
         axes = {rv.name: self._axes(rv, before, homes, second) for rv in parameters}
         self._add_simplexes(axes, before, homes, second)
         objects = np.bincount(self.home, self.n_objects).astype(np.int64)
-        climbed = [rv for rv in model.free_RVs if rv in parameters or rv in free]
         of_pairs = [(own[:, 1] >= 0).any() for own in np.split(owners, np.cumsum(self.sizes)[:-1])]
         return PairLikelihoods(
             assignments=tuple(rv.name for rv in self.assignments),
@@ -110,8 +109,7 @@ class _Reading:
             batch=self.way[0],
             conditions=self.way[1],
             parameters=tuple(rv.name for rv in parameters),
-            climbed=tuple(rv.name for rv in climbed if rv.dtype.startswith("float")),
-            all_seen=all(self.context.is_missing(rv) for rv in free),
+            all_seen=all(map(self.context.is_missing, free)),
             among=tuple(among),
             truncations=tuple(self.truncations),
             owners=owners,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.checks import lacking
 from pm_match.declared.weights import Weights
 from pm_match.reading.evidence import Evidence
 from pm_match.reading.exchange import LabelRows
@@ -47,9 +46,10 @@ class Sampled(Evidence):
     conditions: bool  # how entries are compiled (see `reading.label_tables`)
     # free variables that the factors depend on, or that labels have rows of
     parameters: tuple[str, ...]
-    # of these, and of factors that are free variables, what a search climbs
-    climbed: tuple[str, ...]
     all_seen: bool  # whether no factor is a free variable, missing values apart
+    # of every clustering (N, K): what is observed of every object, for a start, NaN where nothing
+    # is; K may be 0
+    numbers: tuple[NDArray[np.float64], ...]
 
     @property
     def names(self) -> list[str]:
@@ -67,8 +67,8 @@ class Sampled(Evidence):
         return list(self.parameters)
 
     def numbers_of(self, clustering: int) -> NDArray[np.float64]:
-        """Return what is observed of the objects of a clustering (N, K) to start from."""
-        raise lacking(self, "numbers_of")
+        """Return the `numbers` of a clustering."""
+        return self.numbers[self.clusterings.index(clustering)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,8 +92,6 @@ class Likelihoods(Sampled):
     effects: Effects | None  # of the parameters, what objects have of their own
     # whether the joint density stays as it is if labels, and their rows, take others' places
     swappable: bool
-    # (N, K): what is observed of every object, for a start, NaN where nothing is. K may be 0.
-    numbers: NDArray[np.float64]
 
     @property
     def has_weights(self) -> bool:
@@ -104,10 +102,6 @@ class Likelihoods(Sampled):
     def exchangeable(self) -> bool:
         """Whether labels may be swapped, with their rows."""
         return self.swappable
-
-    def numbers_of(self, clustering: int) -> NDArray[np.float64]:
-        """Return `numbers`."""
-        return self.numbers
 
     @property
     def relabelled(self) -> list[str]:
@@ -149,7 +143,6 @@ class PairLikelihoods(Sampled):
     second: tuple[bool, ...]  # of every place where labels enter: whether they are the second's
     edges: tuple[str, ...]  # the factors that are observed of pairs
     axes: dict[str, dict[int, int]]  # parameters: the clustering whose labels number an axis
-    numbers: tuple[NDArray[np.float64], ...]  # of each clustering, as of `Likelihoods`
 
     @property
     def clusterings(self) -> tuple[int, ...]:
@@ -179,7 +172,3 @@ class PairLikelihoods(Sampled):
     def of_clusters(self) -> dict[str, dict[int, int]]:
         """What labels number entries of."""
         return self.axes
-
-    def numbers_of(self, clustering: int) -> NDArray[np.float64]:
-        """Return the `numbers` of a clustering."""
-        return self.numbers[self.among.index(clustering)]

@@ -104,19 +104,18 @@ class LikelihoodCandidate:
         named = {name for one in [*found, *(one for _, one in of_parts)] for name in one.names}
         named |= {*of_several}
         direct = {p for rv in self.factors for p in context.ancestry.parents[rv]}
-        parameters = tuple(
-            rv.name
+        parameters = [
+            rv
             for rv in context.model.free_RVs
             if (rv in direct or rv.name in named) and rv not in self.assignments
-        )
+        ]
         free = [rv for rv in self.factors if rv in context.model.free_RVs]
-        climbed = [rv for rv in context.model.free_RVs if rv.name in parameters or rv in free]
         keys = [context.key(rv) for rv in self.assignments]
         redrawn = rows.redrawn(found)
         weights = tuple(reading.weights(owner))
         by_themselves = {one.name for one in weights}
-        reals = [rv.name for rv in climbed if rv.dtype.startswith("float")]
-        shared = [context.key(context.model[n]) for n in reals if n not in named | by_themselves]
+        others = [rv for rv in (*parameters, *free) if rv.name not in named | by_themselves]
+        shared = [context.key(rv) for rv in others if rv.dtype.startswith("float")]
         alone = [one for one in redrawn if not by_themselves & {*one.names}]
         return Likelihoods(
             clustering=number,
@@ -127,8 +126,7 @@ class LikelihoodCandidate:
             owner=owner,
             batch=reading.way[0],
             conditions=reading.way[1],
-            parameters=parameters,
-            climbed=tuple(reals),
+            parameters=tuple(rv.name for rv in parameters),
             rows=tuple(found),
             weights=weights,
             effects=reading.effects(rows, owner, named | by_themselves),
@@ -137,8 +135,8 @@ class LikelihoodCandidate:
             redrawn=tuple(redrawn),
             sliced=_sliced(rows, alone, shared),
             swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
-            numbers=reading.numbers(owner),
-            all_seen=all(context.is_missing(rv) for rv in free),
+            numbers=(reading.numbers(owner),),
+            all_seen=all(map(context.is_missing, free)),
         )
 
 

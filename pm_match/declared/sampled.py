@@ -13,6 +13,8 @@ from pm_match.clusters.evidence import EvidenceState, Point
 from pm_match.declared.parts import Sampled
 from pm_match.reading import as_read
 from pm_match.reading.label_tables import LabelDensities
+from pm_match.reading.owners import OTHER_STEPS, close
+from pm_match.reading.parts import UnservedModelError
 from pm_match.reading.probe import value_density
 
 
@@ -52,6 +54,22 @@ class SampledState(EvidenceState):
     evidence: Sampled
     access: SampledAccess
     _ends: NDArray[np.int64]  # where the objects of the second and of later assignments begin
+
+    @property
+    def _named(self) -> str:
+        return ", ".join(map(repr, self.evidence.factors))
+
+    def _of_nobody(self, entries: NDArray) -> float:
+        """Sum entries (B, E) that no label changes.
+
+        Raise `UnservedModelError` if one does after all.
+        """
+        if not close(entries, entries[:1]).all():
+            raise UnservedModelError(
+                f"{self._named}: expected log densities in which labels matter where they did "
+                f"when the model was read; found a draw where they matter elsewhere. {OTHER_STEPS}"
+            )
+        return float(entries[0].sum())
 
     def log_prior(self, point: Point) -> float:
         """Log density of the parameters, on the scale that is sampled."""

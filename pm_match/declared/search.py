@@ -142,8 +142,9 @@ class Parameters:
     def __init__(self, chain: Chain, component: Component):
         model, evidence = chain.model, component.of(Sampled)
         ours = {model.values_to_rvs[v].name for step in chain.steps for v in step.vars}
-        names = dict.fromkeys(name for own in evidence for name in own.climbed)
-        free = [model[name] for name in names if name not in ours]
+        names = {name for own in evidence for name in (*own.parameters, *own.factors)} - ours
+        climbed = [rv for rv in model.free_RVs if rv.name in names]
+        free = [rv for rv in climbed if rv.dtype.startswith("float")]
         self.keys = [str(model.rvs_to_values[rv].name) for rv in free]
         self._gradient: Callable[[Any], tuple[float, list[NDArray]]] | None = None
         start = initial_point(model)

@@ -129,9 +129,8 @@ class LikelihoodState(SampledState):
             total = both
             self._tried.append(drawn)
         entries[:, effects.group >= 0] = 0.0
-        worth = self._owned.total(entries) + self._groups_owned.total(total.T)
-        self.term.worth[:, 1 : len(entries) + 1] = worth
-        self.term.constant[0] = self._owned.constant(entries)
+        self._tabulate(entries)
+        self.term.worth[:, 1 : len(entries) + 1] += self._groups_owned.total(total.T)
 
     def choose(self, point: Point) -> Point:
         """Take the value that was chosen of every random effect under the label drawn."""
@@ -158,9 +157,12 @@ class LikelihoodState(SampledState):
 
     def load(self, point: Point) -> None:
         """Bring the table to a point."""
-        entries = self.access.entries(point, self._labels)
+        self._tabulate(self.access.entries(point, self._labels))
+
+    def _tabulate(self, entries: NDArray[np.float64]) -> None:
+        """Write what units are worth under every label, by entries (T, E), to the table."""
         self.term.worth[:, 1 : len(entries) + 1] = self._owned.total(entries)
-        self.term.constant[0] = self._owned.constant(entries)
+        self.term.constant[0] = self._of_nobody(entries[:, self._owned.free])
 
     def entries_of(self, factor: str, point: Point) -> NDArray[np.float64]:
         """Evaluate the entries (T, n) of a factor at a point, under each label."""
@@ -240,7 +242,7 @@ class LikelihoodState(SampledState):
         entries = self.access.entries(point, np.split(objects[None], self._ends, axis=1))
         if not close(self._owned.total(entries)[:, 0], self._worth()).all():
             raise UnservedModelError(
-                f"{', '.join(map(repr, self.evidence.factors))}: expected log densities whose "
-                "entries depend on the labels of one object each, as those had that the model was "
-                f"read at; found draws of labels where they depend on several. {OTHER_STEPS}"
+                f"{self._named}: expected log densities whose entries depend on the labels of one "
+                "object each, as those had that the model was read at; found draws of labels where "
+                f"they depend on several. {OTHER_STEPS}"
             )

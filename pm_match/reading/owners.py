@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_match.reading.parts import UnservedModelError
-
 # From labels (B, N) to log densities (B, E).
 Entries = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
@@ -101,14 +99,15 @@ def _as_slice(index: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 class Owned:
     """Sums of entries over the units that own them.
 
-    `owner` (E,): the unit of every entry, -1 if it has none.
+    `owner` (E,): the unit of every entry, -1 if it has none. It has `free`: the entries that have
+    none.
     """
 
     def __init__(self, owner: NDArray[np.int64], n_units: int):
         order = np.argsort(owner, kind="stable")
         n_free = int((owner < 0).sum())
         self.n_units = n_units
-        self._free, self._order = np.sort(order[:n_free]), order[n_free:]
+        self.free, self._order = np.sort(order[:n_free]), order[n_free:]
         self._units, self._starts = np.unique(owner[self._order], return_index=True)
         counts = np.diff(self._starts, append=len(self._order))
         # Most often, all units have as many entries, in the order of the units.
@@ -127,16 +126,3 @@ class Owned:
         elif len(self._units):
             found[self._units] = np.add.reduceat(entries[:, self._order], self._starts, axis=1).T
         return found
-
-    def constant(self, entries: NDArray) -> float:
-        """Sum the entries (B, E) that nobody owns.
-
-        Raise `UnservedModelError` if a label changes one after all.
-        """
-        free = entries[:, self._free]
-        if not close(free, free[:1]).all():
-            raise UnservedModelError(
-                "expected log densities in which labels matter where they did when the model was "
-                f"read; found a draw where they matter elsewhere. {OTHER_STEPS}"
-            )
-        return float(free[0].sum()) if free.size else 0.0
