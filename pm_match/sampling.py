@@ -644,7 +644,7 @@ def _draw(model: Model, run: _Run, methods: list[Any]) -> Any:
             kwargs["trace"] = _draws(model, kwargs.get("var_names"), tuned, run.landmarks)
             _warn_if_large(kwargs["trace"], run)
         try:
-            with asked_less(model, chain):
+            with asked_less(model):
                 found = pm.sample(
                     run.draws,
                     step=chain,

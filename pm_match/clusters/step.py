@@ -217,7 +217,6 @@ class PartitionStep(BlockedStep):
         state = {key: value for key, value in self.__dict__.items() if key in kept}
         state["_settings"] = self.settings()
         state["model"] = self.model
-        state["_BlockedStep__newargs"] = self._BlockedStep__newargs
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

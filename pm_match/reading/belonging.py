@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from pymc.model.transform.conditioning import remove_value_transforms
 
 from pm_match.numerics.garbage import uncollected
 from pm_match.reading.ancestry import RV, Ancestry
@@ -22,6 +21,7 @@ from pm_match.reading.exchange import LabelRows, Pair, Read, exchanged, is_same,
 from pm_match.reading.owners import close
 from pm_match.reading.parts import Clustering
 from pm_match.reading.probe import log_densities, natural_function, point_function, without_c
+from pm_match.reading.with_assignments import with_assignments
 
 # An axis of a variable, by its name.
 Axis = tuple[str, int]
@@ -54,7 +54,8 @@ class _Labelled:
         axes: Collection[Axis],
         each: Sequence[tuple[str, ...]],
     ):
-        self.model, self.n_labels = _untransformed(model), clustering.truncation
+        self.model = with_assignments(model, {}, transforms=False)
+        self.n_labels = clustering.truncation
         keys = {rv.name: self.model.rvs_to_values[rv].name for rv in self.model.free_RVs}
         self.labels = [self.model[own.name] for own in clustering.assignments]
         self.label_keys = [keys[rv.name] for rv in self.labels]
@@ -263,11 +264,3 @@ def belonging(
         found.each.extend(each)
         own.computed(found, {rv for rv, axis in own.candidates if (rv, axis) not in told})
     return found
-
-
-def _untransformed(model: Model) -> Model:
-    """Copy a model without its transforms, and without starts, which PyMC does not copy."""
-    unstarted = object.__new__(type(model))
-    none = dict.fromkeys(model.rvs_to_initial_values)
-    vars(unstarted).update(vars(model) | {"rvs_to_initial_values": none})
-    return remove_value_transforms(unstarted)

@@ -14,12 +14,14 @@ def with_assignments(
     whole: Mapping[str, RV],
     potentials: Mapping[str, RV] | None = None,
     places: Mapping[str, RV] | None = None,
+    transforms: bool = True,
 ) -> Model:
     """Copy a model with `whole` assignments, by name, in the places of its own.
 
     Or of what is observed of them, and of what is missing. `potentials`: graphs of the model's
     variables, by the names that they get; `places`: graphs of `whole` assignments in the places of
-    assignments, by the names of these, where they are not themselves.
+    assignments, by the names of these, where they are not themselves; `transforms`: whether free
+    variables keep theirs, and their starts.
     """
     terms, places = potentials or {}, whole if places is None else places
     parts = {f"{name}{end}" for name in places for end in ("_observed", "_unobserved")}
@@ -28,13 +30,13 @@ def with_assignments(
     joined = [model[name] for name in places]
     outputs = [*kept, *terms.values(), *whole.values(), *places.values(), *joined]
     graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False, copy_orphans=False)
-    n = len(places)
-    pairs = zip(graph.outputs[-n:], graph.outputs[-2 * n : -n], strict=True)
+    first, n = len(outputs) - len(joined), len(joined)
+    pairs = zip(graph.outputs[first:], graph.outputs[first - n : first], strict=True)
     toposort_replace(graph, [(old, own) for old, own in pairs if old is not own])
     new = Model(coords={}, model=None)
-    new._coords, new._dim_lengths = model._coords, model._dim_lengths
+    new.add_coords(model.coords, lengths=model.dim_lengths)
     for v, own in zip(kept, graph.outputs, strict=False):
-        _register(model, new, v, own)
+        _register(model, new, v, own, transforms)
     for name, rv in zip(whole, graph.outputs[len(kept) + len(terms) :], strict=False):
         new.free_RVs.append(rv)
         new.create_value_var(rv, transform=None, default_transform=None)
@@ -51,18 +53,19 @@ def with_assignments(
     return new
 
 
-def _register(model: Model, new: Model, old: RV, own: RV) -> None:
+def _register(model: Model, new: Model, old: RV, own: RV, transforms: bool) -> None:
     """Let a variable be in another model what it is in its own."""
     if old in model.basic_RVs:
-        held = new.free_RVs if old in model.free_RVs else new.observed_RVs
+        free = old in model.free_RVs
+        held, kept = new.free_RVs if free else new.observed_RVs, transforms or not free
         new.create_value_var(
             own,
-            transform=model.rvs_to_transforms[old],
+            transform=model.rvs_to_transforms[old] if kept else None,
             default_transform=None,
-            value_var=model.rvs_to_values[old],
+            value_var=model.rvs_to_values[old] if kept else None,
         )
-        if old in model.free_RVs:
-            new.set_initval(own, model.rvs_to_initial_values[old])
+        if free:
+            new.set_initval(own, model.rvs_to_initial_values[old] if kept else None)
     else:
         held = new.potentials if old in model.potentials else new.deterministics
     held.append(own)

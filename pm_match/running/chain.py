@@ -1,6 +1,5 @@
 """One chain: all steps of an iteration as one step, which can be stopped, saved and restored."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +15,7 @@ from pymc.sampling.mcmc import (
 from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from pymc.util import get_random_generator
 
-from pm_match.reading.probe import starts, untraced
+from pm_match.reading.probe import density_graphs, starts, untraced
 from pm_match.running.checkpoint import Checkpoint
 from pm_match.running.interrupt import Interrupt
 from pm_match.running.plain_values import unpacked
@@ -135,8 +134,8 @@ def all_steps(
 
 
 @contextmanager
-def asked_less(model: Model, chain: ChainSteps) -> Iterator[None]:
-    """Let `pm.sample` ask a model for no more than it needs meanwhile.
+def asked_less(model: Model) -> Iterator[None]:
+    """Let a model give `pm.sample` what it has given before meanwhile.
 
     It begins with the graph of the whole log density, for variables without steps, even where all
     have one; and it compiles a function that gives starts as they are given.
@@ -144,10 +143,9 @@ def asked_less(model: Model, chain: ChainSteps) -> Iterator[None]:
     own = vars(model)
 
     def logp(*args: Any, **kwargs: Any) -> Any:
-        if sys._getframe(1).f_code is assign_step_methods.__code__:
-            # It looks at it where a variable has no step.
-            return None
-        return type(model).logp(model, *args, **kwargs)
+        if args or kwargs:
+            return type(model).logp(model, *args, **kwargs)
+        return density_graphs(model, [*model.basic_RVs, *model.potentials])
 
     def make_initial_point(
         *, overrides: Any = None, jitter_rvs: Any = None, return_transformed: bool = True
@@ -158,9 +156,7 @@ def asked_less(model: Model, chain: ChainSteps) -> Iterator[None]:
             model, overrides=overrides, jitter_rvs=jitter_rvs, return_transformed=False
         )
 
-    instead: dict[str, Any] = {"_make_initial_point": make_initial_point}
-    if set(chain.vars) >= set(model.value_vars):
-        instead["logp"] = logp
+    instead: dict[str, Any] = {"_make_initial_point": make_initial_point, "logp": logp}
     # What the user has put in these places stays.
     instead = {name: function for name, function in instead.items() if name not in own}
     own |= instead
