@@ -9,7 +9,7 @@ from pm_match.declared.parts import Effects
 from pm_match.declared.rows import RowReader
 from pm_match.reading.entering import Marks
 from pm_match.reading.label_tables import LabelDensities, has_default_transform, values_entering
-from pm_match.reading.owners import from_digits
+from pm_match.reading.owners import binary_digits, from_digits
 from pm_match.reading.parts import linked_parts
 
 
@@ -55,7 +55,7 @@ def find_effects(
                 break
         return found
 
-    names, keys, places, entering = [], [], [], []
+    effects = []
     for rv in model.free_RVs:
         key = context.key(rv)
         if (
@@ -75,12 +75,9 @@ def find_effects(
                 and (_entered(values_entering(model, [rv], start, marks)) > -2).all()
                 and reader.drawn([rv])
             ):
-                names.append(rv.name)
-                keys.append(key)
-                places.append(place)
-                entering.append(found)
+                effects.append((rv.name, key, place, found))
                 break
-    return _grouped(names, keys, places, entering, owner) if names else None
+    return _grouped(effects, owner) if effects else None
 
 
 def _places(shape: tuple[int, ...], least: int) -> Iterator[NDArray[np.int64]]:
@@ -96,8 +93,8 @@ def _places(shape: tuple[int, ...], least: int) -> Iterator[NDArray[np.int64]]:
 
 def _digits(place: NDArray[np.int64]) -> list[Marks]:
     """Mark the numbers of every part whose binary digit is 1, digit by digit, and those of 0."""
-    ones = [(place >> digit) & 1 == 1 for digit in range(int(place.max()).bit_length())]
-    return [*ones, *(~own for own in ones)]
+    ones = binary_digits(place.ravel()).reshape(-1, *place.shape) == 1
+    return [*ones, *~ones]
 
 
 def _entered(marks: Sequence[Marks]) -> NDArray[np.int64]:
@@ -116,16 +113,15 @@ def _is_apart(index: NDArray[np.int64], owner: NDArray[np.int64]) -> bool:
 
 
 def _grouped(
-    names: list[str],
-    keys: list[str],
-    places: list[NDArray[np.int64]],
-    entering: list[NDArray[np.int64]],
+    effects: Sequence[tuple[str, str, NDArray[np.int64], NDArray[np.int64]]],
     owner: NDArray[np.int64],
 ) -> Effects | None:
     """Put together what enters the same entries, for objects whose labels change some of these.
 
-    Return None if that is of several objects.
+    `effects`: names of variables and of their values, the part of every number, and the part that
+    enters every entry. Return None if that is of several objects.
     """
+    names, keys, places, entering = zip(*effects, strict=True)
     starts = len(owner) + np.cumsum([0, *(place.max() + 1 for place in places)])
     held = [np.flatnonzero(index >= 0) for index in entering]
     pairs = [
@@ -141,8 +137,8 @@ def _grouped(
     number[kept] = np.arange(len(kept))
     group = number[group]
     return Effects(
-        names=tuple(names),
-        keys=tuple(keys),
+        names=names,
+        keys=keys,
         places=tuple(group[start + place] for start, place in zip(starts, places, strict=False)),
         group=group[: len(owner)],
         owner=owner[own[first]],

@@ -8,7 +8,7 @@ from pm_match.clusters.evidence import Site
 from pm_match.declared import search
 from pm_match.declared.cluster_slice import ClusterSlice
 from pm_match.declared.pair_state import PairAccess, PairState
-from pm_match.declared.parts import Likelihoods, PairLikelihoods, Sampled
+from pm_match.declared.parts import Likelihoods, PairLikelihoods
 from pm_match.declared.predictor import LikelihoodPredictor
 from pm_match.declared.recognise import likelihood_candidates
 from pm_match.declared.sharded import ShardedLikelihoods
@@ -33,31 +33,25 @@ class AnyLikelihood(Kind):
         """Whether anybody does: it is asked last."""
         return True
 
-    def access(self, evidence: Sampled, model: Model) -> LikelihoodAccess | PairAccess:
+    def access(self, evidence: Any, model: Model) -> LikelihoodAccess | PairAccess:
         """Compile the table."""
-        if isinstance(evidence, PairLikelihoods):
-            return PairAccess(model, evidence)
-        assert isinstance(evidence, Likelihoods)
-        return LikelihoodAccess(model, evidence)
+        own = PairAccess if isinstance(evidence, PairLikelihoods) else LikelihoodAccess
+        return own(model, evidence)
 
-    def state(self, evidence: Sampled, site: Site, access: Any) -> LikelihoodState | PairState:
+    def state(self, evidence: Any, site: Site, access: Any) -> LikelihoodState | PairState:
         """Make a table."""
-        if isinstance(evidence, PairLikelihoods):
-            return PairState(evidence, site, access)
-        assert isinstance(evidence, Likelihoods)
-        return LikelihoodState(evidence, site, access)
+        own = PairState if isinstance(evidence, PairLikelihoods) else LikelihoodState
+        return own(evidence, site, access)
 
-    def predictor(self, model: Model, evidence: Sampled, state: Any) -> LikelihoodPredictor | None:
+    def predictor(self, model: Model, evidence: Any, state: Any) -> LikelihoodPredictor | None:
         """Predict objects with labels of their own alone."""
-        if isinstance(evidence, Likelihoods):
-            return LikelihoodPredictor(model, evidence, state)
-        return None
+        served = isinstance(evidence, Likelihoods)
+        return LikelihoodPredictor(model, evidence, state) if served else None
 
-    def sharded(self, model: Model, evidence: Sampled, component: Component):
+    def sharded(self, model: Model, evidence: Any, component: Component):
         """Serve objects with labels of their own alone."""
-        if isinstance(evidence, Likelihoods):
-            return ShardedLikelihoods(model, evidence, component)
-        return None
+        served = isinstance(evidence, Likelihoods)
+        return ShardedLikelihoods(model, evidence, component) if served else None
 
     def search(self, component: Component):
         """Climb labels and parameters in turn."""

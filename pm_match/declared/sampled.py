@@ -33,7 +33,7 @@ class SampledAccess:
         # What depends on labels itself is a factor, and counted as such.
         own = [model[name] for name in evidence.parameters if name not in evidence.factors]
         self.log_prior = value_density(model, own)
-        self._model, self._factors = weakref.ref(model), evidence.factors
+        self._model, self.evidence = weakref.ref(model), evidence
 
     @property
     def model(self) -> Model:
@@ -45,7 +45,7 @@ class SampledAccess:
     @cached_property
     def log_density(self) -> Callable[[Any], float]:
         """The declared log density of all factors at a point, for tests."""
-        return value_density(self.model, [self.model[name] for name in self._factors])
+        return value_density(self.model, [self.model[name] for name in self.evidence.factors])
 
 
 class SampledState(EvidenceState):

@@ -28,6 +28,8 @@ N_TRIED = 16
 class LikelihoodAccess(SampledAccess):
     """What is compiled of a model for some likelihoods over its assignments."""
 
+    evidence: Likelihoods
+
     def __init__(self, model: Model, evidence: Likelihoods):
         super().__init__(model, evidence)
         fast = evidence.truncation * len(evidence.owner) > LARGE
@@ -35,7 +37,6 @@ class LikelihoodAccess(SampledAccess):
         self.entries = self.densities.compiled(*self._way)
         self._some = {tuple(True for _ in evidence.factors): self.entries}
         self.redraw = Redraw(Context.of(self.model), evidence.redrawn)
-        self._evidence = evidence
 
     def entries_of(self, which: tuple[bool, ...]) -> Entries:
         """Compile the entries of some of the factors."""
@@ -46,7 +47,7 @@ class LikelihoodAccess(SampledAccess):
     @cached_property
     def draw_effects(self) -> Callable[[np.random.Generator, Point], dict[str, NDArray]]:
         """Draws random effects from their prior at a point."""
-        effects = self._evidence.effects
+        effects = self.evidence.effects
         assert effects is not None
         own = [self.model[name] for name in effects.names]
         return prior_draws(Context.of(self.model), own)
@@ -54,8 +55,8 @@ class LikelihoodAccess(SampledAccess):
     @cached_property
     def log_touched(self) -> Callable[[Any], float]:
         """The declared log density, at a point, of all that labels and their rows enter."""
-        factors = [self.model[name] for name in self._evidence.factors]
-        return log_touched(Context.of(self.model), factors, self._evidence.rows)
+        factors = [self.model[name] for name in self.evidence.factors]
+        return log_touched(Context.of(self.model), factors, self.evidence.rows)
 
 
 class LikelihoodState(SampledState):
