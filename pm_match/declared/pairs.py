@@ -9,12 +9,11 @@ import scipy
 from numpy.typing import NDArray
 
 from pm_match.declared.parts import LARGE, MOST_CELLS, PairLikelihoods
-from pm_match.declared.trial_points import SEVERAL, best_way, points_inside, refuse
+from pm_match.declared.trial_points import Reading, best_way
 from pm_match.reading.ancestry import RV, Refusal, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck
-from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import close, each_label, find_owners
 from pm_match.reading.probe import natural_function, sampled_function
 
@@ -48,8 +47,8 @@ def read_pairs(
     return _Reading(context, [clusterings[n] for n in among], factors, check).read(among)
 
 
-class _Reading:
-    """Entries of some factors at points with nothing special about them."""
+class _Reading(Reading):
+    """Entries that depend on the labels of two objects each."""
 
     def __init__(
         self,
@@ -58,28 +57,21 @@ class _Reading:
         factors: Sequence[RV],
         check: DensityCheck,
     ):
-        self.context = context
-        self.assignments = [rv for own in clusterings for rv in own.assignments]
+        assignments = [rv for own in clusterings for rv in own.assignments]
+        self.rng = np.random.default_rng(20201205)
+        super().__init__(context, factors, assignments, check, self.rng, by_use=True)
         self.home = [n for n, own in enumerate(clusterings) for _ in own.assignments]
         self.truncations = [own.truncation for own in clusterings]
-        self.n_objects = [context.shapes[rv.name][0] for rv in self.assignments]
-        self.rng = np.random.default_rng(20201205)
-        self.points = points_inside(context, self.rng, check, self.assignments)
-        densities = LabelDensities(context.model, factors, self.assignments, by_use=True)
-        self.factors, self.uses = densities.factors, densities.uses
-        nobody = [np.zeros(self.n_objects[own], np.int64) for own in self.uses]
-        self._shapes = densities.shapes(self.points[0], nobody)
-        self.sizes = tuple(int(np.prod(shape)) for shape in self._shapes)
+        self.uses = self.densities.uses
         n_cells = max(self.truncations) ** 2 * sum(self.sizes)
         if n_cells > MOST_CELLS:
             raise Refusal(
                 f"{names(self.factors)}: expected a table of at most {MOST_CELLS:,} log densities, "
                 f"entries times pairs of labels; found {n_cells:,}"
             )
-        self.way = best_way(densities, self.points, self._mixed(2))
+        self.way = best_way(self.densities, self.points, self._mixed(2))
         fast = n_cells > (LARGE if self.way[0] == 1 else _LARGE_AT_ONCE)
-        self._entries = densities.compiled(*self.way, fast)
-        self._refuse = partial(refuse, self.factors, self._shapes, why=SEVERAL)
+        self._entries = self.densities.compiled(*self.way, fast)
 
     def _mixed(self, n: int) -> list[NDArray[np.int64]]:
         """Draw `n` rows of labels for every place where labels enter, each row with other ones."""
@@ -131,7 +123,7 @@ class _Reading:
         start = np.cumsum([0, *self.n_objects])
         own = np.array([self._owners_at(place) for place in range(len(self.uses))])
         own = np.where(own < 0, own, own + start[self.uses][:, None])
-        self._refuse((own == -2).any(axis=0))
+        self.refuse((own == -2).any(axis=0))
         # One object of every entry, and another one; a third would be seen at random labels.
         one, two = np.full((2, own.shape[1]), -1)
         for entered in own:
@@ -213,7 +205,7 @@ class _Reading:
             found = self._entries(point, [drawn[own] for own in self.uses])
             labels = np.concatenate(drawn, axis=1)
             expected = table[(*pair_labels(labels, owners), np.arange(len(owners)))]
-            self._refuse(~close(found, expected).all(axis=0))
+            self.refuse(~close(found, expected).all(axis=0))
 
     # -- what labels have -------------------------------------------------------------------------
 
@@ -318,7 +310,7 @@ class _Reading:
         """Summarise what is observed of the pairs of every object (N, K), by clustering."""
         ends, sums = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
         place = 0
-        for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
+        for rv, shape, size in zip(self.factors, self.shapes, self.sizes, strict=True):
             own = owners[place : place + size]
             place += size
             values = None

@@ -12,14 +12,13 @@ from pm_match.declared.effects import find_effects
 from pm_match.declared.pairs import NoPairsError, read_pairs
 from pm_match.declared.parts import MOST_CELLS, MOST_SLICED, Effects, Likelihoods, PairLikelihoods
 from pm_match.declared.rows import Response, RowReader
-from pm_match.declared.trial_points import SEVERAL, best_way, inside, points_inside, refuse
+from pm_match.declared.trial_points import SEVERAL, Reading, best_way, inside
 from pm_match.declared.weights import Weights, find_weights
 from pm_match.reading.ancestry import RV, Refusal, connected, names
 from pm_match.reading.clusterings import ClusteringCandidate
 from pm_match.reading.context import Context
 from pm_match.reading.densities import DensityCheck, random_point
 from pm_match.reading.exchange import LabelRows
-from pm_match.reading.label_tables import LabelDensities
 from pm_match.reading.owners import check_owners, each_label, find_owners, mixed_labels
 
 
@@ -186,30 +185,24 @@ def _check_whole(context: Context, rv: RV) -> None:
         )
 
 
-class _Reading:
-    """Entries of some factors at points with nothing special about them."""
+class _Reading(Reading):
+    """Entries that depend on the labels of one object each."""
+
+    refusal = _SeveralError
 
     def __init__(
         self, context: Context, candidate: LikelihoodCandidate, truncation: int, check: DensityCheck
     ):
-        self.context, self.assignments = context, candidate.assignments
-        self.truncation = truncation
-        sizes = [context.shapes[rv.name][0] for rv in self.assignments]
-        self.n_objects, self._ends = int(sum(sizes)), np.cumsum(sizes)[:-1]
         rng = np.random.default_rng(20130205)
-        self.points = points_inside(context, rng, check, self.assignments)
-        densities = LabelDensities(context.model, candidate.factors, self.assignments)
-        self.factors = densities.factors
-        nobody = np.zeros(self.n_objects, np.int64)
-        self._shapes = densities.shapes(self.points[0], self.split(nobody))
-        self.sizes = tuple(int(np.prod(shape)) for shape in self._shapes)
+        super().__init__(context, candidate.factors, candidate.assignments, check, rng)
+        self.truncation, self.total = truncation, int(sum(self.n_objects))
+        self._ends = np.cumsum(self.n_objects)[:-1]
         self._check_size()
-        self._check_labels(densities)
-        self.labels = each_label(truncation, self.n_objects)
-        self.some_labels = mixed_labels(rng, truncation, self.n_objects)
-        self.way = best_way(densities, self.points, self.split(self.some_labels[[0, -1]]))
-        self._densities, self._entries = densities, densities.compiled(*self.way)
-        self._refuse = partial(refuse, self.factors, self._shapes)
+        self._check_labels()
+        self.labels = each_label(truncation, self.total)
+        self.some_labels = mixed_labels(rng, truncation, self.total)
+        self.way = best_way(self.densities, self.points, self.split(self.some_labels[[0, -1]]))
+        self._entries = self.densities.compiled(*self.way)
 
     def split(self, labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Split labels (..., N) by assignment."""
@@ -223,12 +216,12 @@ class _Reading:
         """Evaluate all entries (T, E) under each label."""
         return self.entries(point, self.labels)
 
-    def _check_labels(self, densities: LabelDensities) -> None:
+    def _check_labels(self) -> None:
         """Refuse what cannot be evaluated under every label."""
-        plain = densities.compiled(1, False)
+        plain = self.densities.compiled(1, False)
         for label in range(self.truncation):
             try:
-                plain(self.points[0], self.split(np.full((1, self.n_objects), label)))
+                plain(self.points[0], self.split(np.full((1, self.total), label)))
             except Exception as error:
                 if label == 0:
                     raise
@@ -240,9 +233,9 @@ class _Reading:
 
     def _check_size(self) -> None:
         """Refuse tables that are too large to be kept."""
-        n_entries = max(sum(self.sizes), self.n_objects)
+        n_entries = max(sum(self.sizes), self.total)
         # Objects are told apart by the digits of their numbers.
-        n_rows = max(self.truncation, self.n_objects.bit_length())
+        n_rows = max(self.truncation, self.total.bit_length())
         if n_rows * n_entries > MOST_CELLS:
             raise Refusal(
                 f"{names(self.factors)}: expected a table of at most {MOST_CELLS:,} log densities, "
@@ -255,23 +248,22 @@ class _Reading:
         tables = [self.table(point) for point in self.points]
         owner = np.full(tables[0].shape[1], -1)
         for point, table in zip(self.points, tables, strict=True):
-            owner = find_owners(partial(self.entries, point), table, owner, self.n_objects)
-            self._refuse(owner == -2, SEVERAL, _SeveralError)
+            owner = find_owners(partial(self.entries, point), table, owner, self.total)
+            self.refuse(owner == -2)
         seen = np.any([np.isfinite(table).any(axis=0) for table in tables], axis=0)
-        self._refuse(
+        self.refuse(
             (owner < 0) & ~seen,
             "has no density at any of the points that were tried; expected values that are "
             "possible, and no bound on how many objects clusters have",
-            _SeveralError,
         )
         rng = np.random.default_rng(20130206)
         n_rows = int(np.clip(_RANDOM_CELLS // max(len(owner), 1), 0, _MOST_ROWS))
         for point, table in zip(self.points, tables, strict=True):
             # What two objects' labels do together is seen where they are two certain ones.
-            drawn = rng.integers(self.truncation, size=(n_rows, self.n_objects))
+            drawn = rng.integers(self.truncation, size=(n_rows, self.total))
             labels = np.concatenate([self.some_labels, drawn])
             fine = check_owners(partial(self.entries, point), table, owner, labels)
-            self._refuse(~fine, SEVERAL, _SeveralError)
+            self.refuse(~fine)
         if (owner < 0).all():
             raise Refusal(f"no entry of {names(self.factors)} depends on {names(self.assignments)}")
         return owner
@@ -326,7 +318,7 @@ class _Reading:
     ) -> Effects | None:
         """Find random effects among variables that are not `others`."""
         labels = [*map(self.split, self.labels)]
-        return find_effects(rows, self._densities, self.way[1], owner, labels, others)
+        return find_effects(rows, self.densities, self.way[1], owner, labels, others)
 
     def numbers(self, owner: NDArray[np.int64]) -> NDArray[np.float64]:
         """Arrange what is observed by object (N, K), where every object has as many numbers.
@@ -334,7 +326,7 @@ class _Reading:
         Means of what it has, where they have not.
         """
         found, place = [], 0
-        for rv, shape, size in zip(self.factors, self._shapes, self.sizes, strict=True):
+        for rv, shape, size in zip(self.factors, self.shapes, self.sizes, strict=True):
             own = owner[place : place + size]
             place += size
             if rv not in self.context.model.observed_RVs or not (own >= 0).any():
@@ -343,15 +335,15 @@ class _Reading:
             if values.shape[: len(shape)] != tuple(shape) or not np.isfinite(values).all():
                 continue
             values, order = values.reshape(len(own), -1), np.argsort(own, kind="stable")
-            counts = np.bincount(own[own >= 0], minlength=self.n_objects)
+            counts = np.bincount(own[own >= 0], minlength=self.total)
             held, most = np.flatnonzero(counts), int(counts.max())
-            table = np.full((self.n_objects, values.shape[1] * most), np.nan)
+            table = np.full((self.total, values.shape[1] * most), np.nan)
             if (counts[held] == most).all():
                 table[held] = values[order[-int(counts.sum()) :]].reshape(len(held), -1)
             else:
-                sums = np.zeros((self.n_objects, values.shape[1]))
+                sums = np.zeros((self.total, values.shape[1]))
                 np.add.at(sums, own[own >= 0], values[own >= 0])
                 table = np.where(counts[:, None], sums / np.maximum(counts, 1)[:, None], np.nan)
             spread = np.nanstd(table, axis=0)
             found.append(table[:, spread > 0.0] / spread[spread > 0.0])
-        return np.concatenate([np.empty((self.n_objects, 0)), *found], axis=1)
+        return np.concatenate([np.empty((self.total, 0)), *found], axis=1)

@@ -22,14 +22,44 @@ SEVERAL = (
 _NEAR = 0.3
 
 
-def points_inside(
-    context: Context, rng: np.random.Generator, check: DensityCheck, assignments: Sequence[RV]
-) -> list[dict[str, NDArray]]:
-    """Make points with nothing special about them, where densities are defined."""
-    points = [inside(context, rng, p) for p in check.points]
-    points.append(point_inside(context, rng))
-    _switch(context, rng, points, assignments)
-    return points
+class Reading:
+    """Entries of some factors at points with nothing special about them, inside of their bounds.
+
+    `rng`: draws the points; `by_use`: as of `LabelDensities`. It has `factors`: in the order of
+    their entries, of which they have `sizes`; `n_objects`: of every assignment; `points`.
+    """
+
+    # How it is refused that entries depend on several objects' labels.
+    refusal: type[Refusal] = Refusal
+
+    def __init__(
+        self,
+        context: Context,
+        factors: Sequence[RV],
+        assignments: Sequence[RV],
+        check: DensityCheck,
+        rng: np.random.Generator,
+        by_use: bool = False,
+    ):
+        self.context, self.assignments = context, assignments
+        self.n_objects = [context.shapes[rv.name][0] for rv in assignments]
+        self.points = [inside(context, rng, p) for p in check.points]
+        self.points.append(point_inside(context, rng))
+        _switch(context, rng, self.points, assignments)
+        self.densities = LabelDensities(context.model, factors, assignments, by_use=by_use)
+        self.factors = self.densities.factors
+        nobody = [np.zeros(self.n_objects[own], np.int64) for own in self.densities.uses]
+        self.shapes = self.densities.shapes(self.points[0], nobody)
+        self.sizes = tuple(int(np.prod(shape)) for shape in self.shapes)
+
+    def refuse(self, entries: NDArray[np.bool_], why: str = SEVERAL) -> None:
+        """Refuse, naming the factor and the place of the first of some `entries` (E,)."""
+        place = int(np.argmax(entries)) if entries.any() else -1
+        for rv, shape, size in zip(self.factors, self.shapes, self.sizes, strict=True):
+            if 0 <= place < size:
+                where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
+                raise self.refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
+            place -= size
 
 
 def _switch(context: Context, rng: np.random.Generator, points, assignments) -> None:
@@ -114,20 +144,3 @@ def inside(context: Context, rng: np.random.Generator, point) -> dict[str, NDArr
             except Exception:
                 continue
     return found
-
-
-def refuse(
-    factors: Sequence[RV],
-    shapes: Sequence[tuple[int, ...]],
-    entries: NDArray[np.bool_],
-    why: str,
-    refusal: type[Refusal] = Refusal,
-) -> None:
-    """Refuse, naming the factor and the place of the first of some `entries` (E,)."""
-    place = int(np.argmax(entries)) if entries.any() else -1
-    for rv, shape in zip(factors, shapes, strict=True):
-        size = int(np.prod(shape))
-        if 0 <= place < size:
-            where = ", ".join(map(str, np.unravel_index(place, shape))) if shape else ""
-            raise refusal(f"{rv.name!r}{f'[{where}]' if where else ''} {why}")
-        place -= size

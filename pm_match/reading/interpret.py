@@ -21,8 +21,7 @@ from pytensor.scalar.math import Softplus
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
-from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Argmax
 from pytensor.tensor.random.basic import HalfNormalRV
 from pytensor.tensor.random.op import RandomVariable
