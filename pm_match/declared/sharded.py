@@ -21,7 +21,7 @@ from pm_match.declared.rows import Redraw, prior_by_row, prior_entered_by
 from pm_match.numerics.slices import draw_slices
 from pm_match.numerics.sums import add_up
 from pm_match.reading import as_read
-from pm_match.reading.ancestry import RV, names
+from pm_match.reading.ancestry import RV, depends, names
 from pm_match.reading.context import Context
 from pm_match.reading.entering import Marks
 from pm_match.reading.evidence import Point
@@ -378,10 +378,6 @@ def _upstream(
     context: Context, evidence: Likelihoods, drawn: set[RV], others: set[str]
 ) -> list[RV]:
     """Find the free variables that factors depend on, at any remove, besides some."""
-    found, left = set[RV](), [context.model[name] for name in evidence.factors]
-    while left:
-        new = context.ancestry.parents[left.pop()] - found
-        found |= new
-        left += new
-    free = [rv for rv in context.model.free_RVs if rv in found - drawn]
-    return [rv for rv in free if rv.name not in others]
+    factors = [context.model[name] for name in evidence.factors]
+    free = [rv for rv in context.model.free_RVs if rv not in drawn and rv.name not in others]
+    return [rv for rv in free if any(depends(own, [rv]) for own in factors)]

@@ -6,7 +6,7 @@ from typing import Any
 from pymc.distributions.distribution import PartialObservedRV, SymbolicRandomVariable
 from pymc.model.core import Model
 from pytensor.compile.ops import ViewOp
-from pytensor.graph.traversal import ancestors, walk
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 # A random variable (or potential) of a model: a named tensor variable.
@@ -25,7 +25,7 @@ class Ancestry:
     """Direct dependence between the random variables and potentials of a model."""
 
     def __init__(self, model: Model):
-        self._random = set(model.basic_RVs)
+        self._random = frozenset(model.basic_RVs)
         self.parents = {
             rv: self.of(rv.owner.inputs) for rv in model.basic_RVs if rv.owner is not None
         }
@@ -33,13 +33,7 @@ class Ancestry:
 
     def of(self, variables: Iterable[RV]) -> set[RV]:
         """Return the random variables that `variables` depend on directly."""
-
-        def expand(variable):
-            if variable in self._random or variable.owner is None:
-                return None
-            return variable.owner.inputs
-
-        return {v for v in walk(list(variables), expand) if v in self._random}
+        return {v for v in ancestors(variables, self._random) if v in self._random}
 
     def children(self, *rvs: RV) -> list[RV]:
         """Return the random variables and potentials that depend on any of `rvs` directly."""

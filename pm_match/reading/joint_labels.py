@@ -19,7 +19,7 @@ from pymc.distributions.multivariate import StickBreakingWeightsRV
 from pymc.model.core import Model
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, DirichletRV
 
-from pm_match.reading.ancestry import RV, Ancestry, connected, parameters
+from pm_match.reading.ancestry import RV, Ancestry, connected, depends, parameters
 from pm_match.reading.context import Context
 from pm_match.reading.known_labels import Known
 from pm_match.reading.links import read_pairs
@@ -130,14 +130,9 @@ def entangled(model: Model, structure: Structure, joint: Joint) -> set[str]:
         others = {own.name for c in structure.clusterings for own in c.assignments} - {*inside}
         seen = {*ancestry.children(*(model[name] for name in others))}
         seen |= {model[name] for part in structure.parts for name in part.names}
-        for name in joint.keys() & {*inside}:
-            below: set[RV] = set()
-            left = [model[name]]
-            while left:
-                new = {*ancestry.children(*left)} - below
-                below, left = below | new, [*new]
-            if below & seen:
-                found.add(name)
+        for own in (model[name] for name in joint.keys() & {*inside}):
+            if any(depends(rv, [own]) for rv in seen - {own}):
+                found.add(own.name)
     return found
 
 

@@ -9,7 +9,7 @@ over equal weights, and of a potential
 for every object, which is evidence about its label like any other.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import log, prod
 
 import numpy as np
@@ -17,7 +17,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.model.core import Model
-from pytensor.graph.traversal import walk
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV
 
 from pm_match.reading.ancestry import RV, a_kind, names, parameters
@@ -87,17 +87,14 @@ def without_sum_of_one(model: Model) -> dict[str, str]:
         for seed in range(_N_STARTS):
             off = [b & far(own) for b, own in zip(off, sums(jittered(seed)), strict=True)]
     known = {*model.named_vars.values()}
-
-    def made_of(variable: RV) -> Iterable[RV] | None:
-        return variable.owner.inputs if variable.owner and variable not in known else None
-
     refused = {}
     for rv, p, own, wrong in zip(drawn, graphs, found, off, strict=True):
         if wrong.any():
             place = np.unravel_index(np.argmax(wrong), wrong.shape)
+            made_of = known.intersection(ancestors([p], known))
             row = "" if wrong.all() else f" in row {', '.join(map(str, place))}"
             refused[rv.name] = (
-                f"expected its probabilities, of {names(known & {*walk([p], made_of)})}, to sum to "
+                f"expected its probabilities, of {names(made_of)}, to sum to "
                 f"1; found a sum of {own[place]:.6g}{row} where chains start, for which PyMC has "
                 "no density: let the last label take the rest, as pm.StickBreakingWeights does, or "
                 "a last stick of 1"
