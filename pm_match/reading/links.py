@@ -129,7 +129,7 @@ def cannot_link(name: str, apart: Mapping[Any, Any]) -> pt.TensorVariable:
 
 def _declare(kind: type[_Pairs], what: str, name: str, given: Any) -> pt.TensorVariable:
     """Check a constraint on pairs, and add it to the model as a potential."""
-    model = modelcontext(None)
+    model, where = modelcontext(None), f"{what} {name!r}"
     entries = list(given.items()) if isinstance(given, Mapping) else []
     if len(entries) == 1 and all(np.ndim(group) == 1 for group in entries[0][1]):
         ((key, groups),) = entries
@@ -140,11 +140,10 @@ def _declare(kind: type[_Pairs], what: str, name: str, given: Any) -> pt.TensorV
         entries = [(key, list(side)) for side in zip(*pairs, strict=True)] or [(key, [])] * 2
     if len(entries) < 2:
         raise ValueError(
-            f"{what} {name!r}: expected a mapping of at least two assignments to positions, or "
+            f"{where}: expected a mapping of at least two assignments to positions, or "
             "of one to groups of positions; found "
             f"{given if not isinstance(given, Mapping) else list(given)!r}"
         )
-    where = f"{what} {name!r}"
     assignments = [_named(model, where, key) if isinstance(key, str) else key for key, _ in entries]
     # PyMC makes a Deterministic of labels that are observed in part.
     parts = [v for v in model.deterministics if f"{v.name}_unobserved" in model.named_vars]
@@ -152,21 +151,20 @@ def _declare(kind: type[_Pairs], what: str, name: str, given: Any) -> pt.TensorV
     strangers = [variable for variable in assignments if variable not in whole]
     if strangers:
         raise TypeError(
-            f"{what} {name!r}: expected whole assignments, variables of the model; found "
-            f"{strangers[0]}"
+            f"{where}: expected whole assignments, variables of the model; found {strangers[0]}"
         )
     positions = [
-        _positions(f"{what} {name!r}", variable, index)
+        _positions(where, variable, index)
         for variable, (_, index) in zip(assignments, entries, strict=True)
     ]
     lengths = {variable.name: len(p) for variable, p in zip(assignments, positions, strict=True)}
     if len(set(lengths.values())) != 1:
         raise ValueError(
-            f"{what} {name!r}: expected as many positions of every assignment, the k-th of "
+            f"{where}: expected as many positions of every assignment, the k-th of "
             f"which are linked; found {lengths}"
         )
     if 0 in lengths.values():
-        raise ValueError(f"{what} {name!r}: expected positions to link; found none")
+        raise ValueError(f"{where}: expected positions to link; found none")
     sides = zip(assignments, positions, strict=True)
     for (own, one), (other_own, other) in combinations(sides, 2) if kind is CannotLink else ():
         if own is other_own and (one == other).any():
