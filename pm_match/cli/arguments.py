@@ -68,8 +68,8 @@ tables: FILE.csv
   each feature: numbers, or text that stands for categories. The first column holds the objects'
   labels if its header is empty, or if it is text and differs in every row; --id names another.
   Otherwise objects are numbered from 1. Empty cells (also NA, NaN and NULL) are missing values.
-  Columns with one value, and those that only name objects, are left out. It prints which columns
-  are used, and how.
+  Columns with one value, and those that only name objects, are left out; of a few objects, not
+  where another table has such values. It prints which columns are used, and how.
 
 networks: FILE.mtx, FILE.mtx.gz, FILE.npz, or with --edges FILE.csv
   MatrixMarket (rows and columns are numbered from 1), sparse matrices as scipy.sparse.save_npz

@@ -87,13 +87,14 @@ def _numbers(name: Any, seen: np.ndarray, distinct: int, missing: str) -> Column
     if set(np.unique(seen)) == {0.0, 1.0}:
         return Column("boolean", missing)
     whole = bool((seen == np.floor(seen)).all()) and np.abs(seen).max() < _LARGEST_NAME
+    use = "count" if whole and low >= 0 and high <= _LARGEST_COUNT else "number"
     if whole and distinct == len(seen):
         counted = high - low + 1 == distinct and distinct >= _LEAST_COUNTED
         if counted or _ID.fullmatch(str(name)):
             return Column(LEFT_OUT, _offer(name, "number"), warn=True)
         note = f"distinct whole numbers; if they only name objects, say id={name!r}"
-        return Column("number", "; ".join(filter(None, (missing, note))), warn=True)
-    if whole and low >= 0 and high <= _LARGEST_COUNT:
+        return Column(use, "; ".join(filter(None, (missing, note))), warn=True)
+    if use == "count":
         return Column("count", missing)
     if low > 0 and high / low > _WIDE and not whole:
         return Column("positive", missing)

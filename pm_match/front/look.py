@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,19 +28,31 @@ _LEAST_NODES = 10
 _LEAST_SAME = 5
 
 
-def look_at_tables(given, titles, ids, told):
-    """Look at all tables; give what is used of them, and what was found in their columns."""
+def look_at_tables(given, titles, ids, told, comparable):
+    """Look at all tables; give what is used of them, and what was found in their columns.
+
+    `comparable`: whether columns of one name in several tables are compared.
+    """
     check_domain_names(given)
     for column, use in told.items():
         check_option(f"columns[{column!r}]", use, (*USES, "ignore"))
     told = {as_variable(column): use for column, use in told.items()}
+    read: dict[str, tuple[str, Any]] = {}
     tables: dict[str, pd.DataFrame] = {}
     looked: dict[str, dict[str, Column]] = {}
     for name, value in given.items():
         where = f"domain {titles[name]!r}"
         if isinstance(value, str | PathLike):
             where, value = str(value), read_table_file(Path(value), told, id=ids[name])
-        tables[name], looked[name] = look_at_table(where, value, ids[name], told)
+        read[name] = where, value
+        tables[name], looked[name] = look_at_table(where, value, ids[name], told, {})
+    varied = _seen_elsewhere(tables, looked) if comparable else {}
+    for name, (where, value) in read.items():
+        if not varied.keys().isdisjoint(looked[name].keys() - tables[name].keys()):
+            tables[name], looked[name] = look_at_table(where, value, ids[name], told, varied)
+        if tables[name].empty:
+            why = "; ".join(f"{column!r}: {own.note}" for column, own in looked[name].items())
+            raise ValueError(f"{where}: expected a column that can be used; found none ({why})")
     everywhere = {column for columns in looked.values() for column in columns}
     for column in told:
         if column not in everywhere:
@@ -175,11 +187,18 @@ def _of_anndata(where: str, table: Any) -> pd.DataFrame:
 
 
 def look_at_table(
-    where: str, table: Any, id: str | None, told: Mapping[str, str], new: bool = False
+    where: str,
+    table: Any,
+    id: str | None,
+    told: Mapping[str, str],
+    varied: Mapping[str, tuple[str, Collection]],
+    new: bool = False,
 ) -> tuple[pd.DataFrame, dict[str, Column]]:
     """Look at one table; return what is used of it, and what was found in its columns.
 
     `told` says how columns are used. Of a `new` table, which may have one row, the others are not.
+    `varied`: the use and the values of columns that tables use. What would be left out, as it has
+    one value or a text of its own for every object, is used if it holds such values alone.
     """
     frame = _as_frame(where, table)
     if 0 in frame.shape:
@@ -220,6 +239,8 @@ def look_at_table(
             except TypeError as error:
                 refused.append(str(error))
                 continue
+            if found.use == LEFT_OUT and name in varied:
+                found = _as_elsewhere(values, found, *varied[name])
         looked[name] = found._replace(dtype=dtype)
         if found.use == "category":
             kept[name] = values if values.dtype == "category" else values.astype(object)
@@ -233,13 +254,33 @@ def look_at_table(
             f"{where}: expected columns that known objects have, of {known}; found "
             f"{list(looked)}{' (one object is a table of one row)' if len(looked) == 1 else ''}"
         )
-    if not kept:
-        why = "; ".join(f"{column!r}: {own.note}" for column, own in looked.items())
-        raise ValueError(f"{where}: expected a column that can be used; found none ({why})")
     used = pd.DataFrame(kept, index=frame.index)
     if any(own.use not in ("category", LEFT_OUT) for own in looked.values()):
         read_table(where, used.select_dtypes("number"))  # refuses infinite numbers, by name
     return used, looked
+
+
+def _seen_elsewhere(
+    tables: Mapping[str, pd.DataFrame], looked: Mapping[str, Mapping[str, Column]]
+) -> dict[str, tuple[str, set[Any]]]:
+    """Give use and values of the columns with names that some tables use, and others leave out."""
+    pairs = [(column, own.use) for columns in looked.values() for column, own in columns.items()]
+    left = {column for column, use in pairs if use == LEFT_OUT and not column.isdigit()}
+    return {
+        column: (use, {value for table in tables.values() for value in table.get(column, ())})
+        for column, use in pairs
+        if use != LEFT_OUT and column in left
+    }
+
+
+def _as_elsewhere(values: pd.Series, found: Column, use: str, there: Collection) -> Column:
+    """Use a column as other tables do, if its values are among theirs and do not name objects."""
+    seen = values.dropna().astype(object)
+    names = seen.nunique() > 1 and not isinstance(seen.iloc[0], str)
+    if names or seen.empty or not seen.isin(there).all():
+        return found
+    holes = len(values) - len(seen)
+    return Column(use, f"{holes} missing" if holes else "")
 
 
 def _floats(where: str, values: pd.Series, use: str) -> pd.Series:

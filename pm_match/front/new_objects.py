@@ -39,7 +39,7 @@ def as_the_model_takes_them(prepared: PreparedData, name: str, table: Any) -> tu
             and any(isinstance(cell, str) for cell in prepared.data[name][column].dropna())
         ]
         where, table = str(table), read_table_file(Path(table), looked, text, id)
-    frame, found = look_at_table(where, table, id, looked, new=True)
+    frame, found = look_at_table(where, table, id, looked, {}, new=True)
     if strange := [column for column in found if column not in looked]:
         warn(f"{where}: columns {strange} are none that known objects have, and are not used.")
     own = prepared.data if prepared.model == "mixture" else prepared.numeric()

@@ -193,7 +193,9 @@ def prepare(
         )
     else:
         ids = _ids(id, titles)
-        tables, looked = look_at_tables(given, titles, ids, dict(columns or {}))
+        tables, looked = look_at_tables(
+            given, titles, ids, dict(columns or {}), model in (None, "mixture")
+        )
         found = PreparedData("tables", tables, titles, looked, options=options)
         found.ids.update({name: own for name, own in ids.items() if own is not None})
     axes = found.axis_titles()

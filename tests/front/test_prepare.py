@@ -52,6 +52,46 @@ def test_ids_become_labels_and_nothing_is_lost_on_the_way():
     assert "sku" in a.columns  # the user's own frame is left as it is
 
 
+FEW = {
+    "one category": (["tea"] * 5, ["tea", "cocoa"] * 20, "category"),
+    "one code": ([7] * 5, pd.Categorical([7, 8] * 20), "category"),
+    "one truth value": ([True] * 5, [0, 1] * 20, "boolean"),
+    "one count": ([3, 3, 3, np.nan, 3], [0, 3, 0, 12] * 10, "count"),
+    "a category for every object": (list("abcde"), list("abcdefgh") * 5, "category"),
+    "a count for every object": ([0, 9, 2, 12, 3], [0, 3, 0, 12] * 10, "count"),
+}
+
+
+@pytest.mark.parametrize("case", FEW)
+@pytest.mark.filterwarnings("ignore:domain 'small'.*distinct whole numbers")
+def test_what_a_column_holds_is_not_judged_by_a_few_objects(case):
+    """In a small table values vary little, or none is there twice, by chance."""
+    few, many, use = FEW[case]
+    large = pd.DataFrame({"x": many, "price": RNG.normal(size=40)})
+    for small in (pd.DataFrame({"x": few}), pd.DataFrame({"price": range(0, 500, 100), "x": few})):
+        found = pmm.prepare({"small": small, "large": large})
+        assert found.columns["small"]["x"].use == found.columns["large"]["x"].use == use
+        kept = pd.Series(few, name="x")
+        pd.testing.assert_series_equal(found.data["small"]["x"], kept, check_dtype=False)
+        found.declare()
+
+
+@pytest.mark.parametrize("few", [["rum"] * 5, list("vwxyz"), [None] * 5, [1, 2, 3, 4, 5]])
+def test_values_that_no_other_table_has_do_not_make_a_column_comparable(few):
+    small = pd.DataFrame({"price": RNG.normal(size=5), "id": few})
+    there = ["tea", "cocoa"] * 20 if isinstance(few[0], str | None) else few * 8
+    large = pd.DataFrame({"price": RNG.normal(size=40), "id": there})
+    with pytest.warns(UserWarning, match="domain 'small': 'id' .left out"):
+        found = pmm.prepare({"small": small, "large": large})
+    assert list(found.data["small"]) == ["price"]
+
+
+def test_columns_of_one_value_are_none_of_models_of_numbers():
+    small, large = frame(5, sold=3), frame(40)
+    with pytest.warns(UserWarning, match="'sold' .left out: one value"):
+        pmm.prepare({"small": small, "large": large}, model="normal_clusters").declare()
+
+
 @pytest.mark.parametrize("dtype", [object, "string", "category", "dictionary"])
 def test_blank_text_is_missing_as_empty_cells_of_files_are(dtype):
     kinds = pd.Series(["tea", "", "cocoa", "  ", None, "tea"] * 5)
