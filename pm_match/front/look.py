@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ _EXAMPLES = 3
 _MOST_VARIABLES, _COMPONENTS = 200, 10
 # Fewer names in two columns are categories rather than the ends of edges.
 _LEAST_NODES = 10
+# Columns whose pairs are looked at, and how often what tells of another is there on average.
+_MOST_COMPARED, _REPEATED = 50, 5
+# If more rows have one value, it is little to tell.
+_MOST_OF_ONE = 0.9
 # That no two rows are the same is chance if fewer pairs of rows were to be expected the same.
 _LEAST_SAME = 5
 
@@ -152,6 +157,44 @@ def _warn_of_spellings(looked: Mapping[str, dict[str, Column]]) -> None:
             f"columns {', '.join(alike[:_EXAMPLES])}{more}: expected one name in all tables, if "
             "they hold the same; found different ones, so that they are not compared. Rename them"
         )
+
+
+def warn_of_repetitions(tables: Mapping[str, pd.DataFrame], columns: list[str]) -> None:
+    """Warn where values of a column tell those of another, as codes do names, or cities countries.
+
+    To columns that are independent within clusters that is worth two of them.
+    """
+    if len(columns) > _MOST_COMPARED:
+        return
+    pooled = pd.concat([table.reindex(columns=columns) for table in tables.values()])
+    codes = {column: pd.factorize(pooled[column])[0] for column in columns}
+    told = []
+    for pair in combinations(columns, 2):
+        ways = [
+            (one, other) for one, other in (pair, pair[::-1]) if _tells(codes[one], codes[other])
+        ]
+        told += ways[:1]
+    if told:
+        alike = ", ".join(f"{one!r} tells {other!r}" for one, other in told[:_EXAMPLES])
+        more = f", and {len(told) - _EXAMPLES} more" if len(told) > _EXAMPLES else ""
+        warn(
+            f"columns: {alike}{more}: each value of the first goes with one of the second. Columns "
+            "are independent within clusters, so that both together count for too much: leave "
+            f"one out, as by columns={{{told[0][1]!r}: 'ignore'}}"
+        )
+
+
+def _tells(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether each value goes with one of the other column, by more than chance (-1 is none)."""
+    rows = (one >= 0) & (other >= 0)
+    one, other = one[rows], other[rows]
+    if not len(one):
+        return False
+    few = len(np.unique(one)) * _REPEATED <= len(one)
+    varies = np.bincount(other).max() <= _MOST_OF_ONE * len(other)
+    partner = np.zeros(one.max() + 1, other.dtype)
+    partner[one] = other  # the last of them
+    return bool(few and varies and (partner[one] == other).all())
 
 
 def _as_frame(where: str, table: Any) -> pd.DataFrame:

@@ -75,7 +75,7 @@ def match(
     Warns
     -----
     UserWarning
-        Of columns that are left out, or whose use is a guess; and as `sample`.
+        Of columns that are left out, whose use is a guess, or that tell the same; and as `sample`.
 
     Examples
     --------

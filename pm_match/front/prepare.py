@@ -26,7 +26,7 @@ from pm_match.front.cells import read_links, stem
 from pm_match.front.columns import use_of_whole_numbers
 from pm_match.front.edges import is_graph, look_at_networks
 from pm_match.front.files import as_variable, is_matrix
-from pm_match.front.look import look_at_tables
+from pm_match.front.look import look_at_tables, warn_of_repetitions
 from pm_match.front.prepared import PreparedData, check_options, options_of
 from pm_match.models.declare import link_sets, warn_of_levels
 from pm_match.tables.blanks import without_blanks
@@ -127,8 +127,8 @@ def prepare(
     Warns
     -----
     UserWarning
-        Of columns that are left out, or whose use is a guess; and of classes that no other domain
-        has.
+        Of columns that are left out, whose use is a guess, or that tell the same; and of classes
+        that no other domain has.
 
     Examples
     --------
@@ -216,6 +216,9 @@ def prepare(
     check_options(chosen, found.options)
     if chosen == "mixture":
         _find_codes(found, {as_variable(column) for column in columns or ()})
+        uses = found.uses().items()
+        discrete = [column for column, use in uses if use in ("category", "boolean", "count")]
+        warn_of_repetitions(found.data, discrete)
     for said in _left_out_of(found, chosen):
         found.notes.append(said)
         warn(said)

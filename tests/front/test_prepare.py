@@ -92,6 +92,30 @@ def test_columns_of_one_value_are_none_of_models_of_numbers():
         pmm.prepare({"small": small, "large": large}, model="normal_clusters").declare()
 
 
+def test_columns_that_tell_the_same_are_warned_of():
+    a, b = frame(60), frame(40)
+    for own in (a, b):
+        own["city"] = RNG.choice(["Rome", "Pisa", "Lyon", "Nice"], len(own))
+        own["land"] = own["city"].map({"Rome": "IT", "Pisa": "IT", "Lyon": "FR", "Nice": "FR"})
+        own["times"] = own["sold"]
+    a.loc[::9, "land"] = None
+    said = "'sold' tells 'times', 'city' tells 'land': .* columns={'times': 'ignore'}$"
+    with pytest.warns(UserWarning, match=said) as warned:
+        pmm.prepare({"a": a, "b": b})
+    assert [warning.filename for warning in warned] == [__file__]
+    fine = {"land": "ignore", "times": "ignore"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pmm.prepare({"a": a, "b": b}, columns=fine)
+        # One row is another one in one of the tables; or rows are too few, or nearly all the same.
+        b.loc[5, ["city", "land", "times"]] = ["Rome", "FR", b.loc[5, "sold"] + 1]
+        pmm.prepare({"a": a, "b": b})
+        pmm.prepare({"a": a[:9], "b": b[30:]})
+        rare = pd.Series(["no"] * 95 + ["yes"] * 5)
+        x = pd.DataFrame({"kind": list("uvwxy") * 19 + ["z"] * 5, "rare": rare})
+        pmm.prepare({"a": x, "b": x})
+
+
 @pytest.mark.parametrize("dtype", [object, "string", "category", "dictionary"])
 def test_blank_text_is_missing_as_empty_cells_of_files_are(dtype):
     kinds = pd.Series(["tea", "", "cocoa", "  ", None, "tea"] * 5)
