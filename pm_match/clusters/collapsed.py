@@ -382,15 +382,17 @@ class Collapsed:
         self.load(point, labels)
         before, scores = self._log_evidence(), self.scores(number, unit)
         found = scores[label] - scores[partition.label[unit]]
+        if not np.isfinite(found):
+            return
         moved = [one.copy() for one in labels]
         moved[number][own.of_object == unit] = label
         self.load(point, moved)
         expected = self._log_evidence() - before
         self.load(point, labels)
-        # Impossible labels may have scores, by which to leave them.
-        if not np.isfinite([found, expected]).all():
-            return
-        if abs(found - expected) > least + _ROUNDING * (abs(before) + abs(expected)):
+        # Impossible labels may have scores, by which they are left.
+        if np.isfinite(expected) and abs(found - expected) > least + _ROUNDING * (
+            abs(before) + abs(expected)
+        ):
             raise RuntimeError(
                 f"{self.component.clusterings[number].title!r}: expected scores by which the log "
                 f"evidence changes by {expected:.6g} where an object changes its cluster; found "
