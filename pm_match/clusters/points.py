@@ -149,7 +149,7 @@ class ClusteringPoints(Writer):
         self.clustering = clustering
         self.log_weights = log_weights_function(model, clustering)
         named = [name for name in clustering.probabilities if name]
-        self._probabilities = natural_function(model, named) if named else lambda point: []
+        self._probabilities = natural_function(model, named)
 
     def labels(self, point: Mapping[str, NDArray]) -> NDArray[np.int64]:
         """Read the labels (N,) of all objects, -1 for irrelevant ones."""

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from numpy.random.bit_generator import ISeedSequence
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from pymc.distributions.transforms import _default_transform
 from pymc.logprob.utils import CheckParameterValue, local_remove_check_parameter
 from pymc.model.core import Model
-from pymc.pytensorf import find_rng_nodes, replace_rng_nodes
 from pytensor.compile.mode import get_default_mode
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
@@ -38,6 +36,7 @@ from pm_match.reading.probe import (
     density_graphs,
     function,
     point_function,
+    seeded,
     stand_in,
 )
 
@@ -386,43 +385,17 @@ def prior_draws(
     for rv in variables:
         transform = model.rvs_to_transforms[rv]
         outputs.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
-    stands = [stand_in(rv) for rv in given]
-    if given:
-        outputs = graph_replace(outputs, list(zip(given, stands, strict=True)), strict=False)
-    outputs = replace_rng_nodes(outputs)
-    generators = find_rng_nodes(outputs)
-    drawn = function(stands, outputs)
-    natural = point_function(model, given) if given else lambda point: []
-    dtypes = [v.dtype for v in stands]
+    stands = {rv: stand_in(rv) for rv in given}
+    drawn = seeded([*stands.values()], graph_replace(outputs, [*stands.items()], strict=False))
+    natural, dtypes = point_function(model, given), [rv.dtype for rv in given]
     values = [model.rvs_to_values[rv] for rv in variables]
     keys = [(str(v.name), v.dtype) for v in values]
 
     def draw(rng: np.random.Generator, point: Mapping[str, NDArray]) -> dict[str, NDArray]:
-        for own in generators:
-            seed: Any = _Seed(rng)
-            own.set_value(np.random.Generator(np.random.PCG64(seed)), borrow=True)
-        found = drawn(*map(np.asarray, natural(point), dtypes))
+        found = drawn(rng, *map(np.asarray, natural(point), dtypes))
         return {key: np.asarray(v, d) for (key, d), v in zip(keys, found, strict=True)}
 
     return draw
-
-
-class _Seed(ISeedSequence):
-    """What a generator begins with, drawn by another one.
-
-    An operation draws by a copy of the generator that it is given. What NumPy keeps to make others
-    of is the slow part of that, and here there is nothing to copy.
-    """
-
-    def __init__(self, rng: np.random.Generator):
-        self._bytes = rng.bytes(32)
-
-    def generate_state(self, n_words: int, dtype: DTypeLike = np.uint32) -> NDArray:
-        """Return the words that a generator asks for."""
-        return np.frombuffer(self._bytes, dtype, n_words)
-
-    def __deepcopy__(self, memo: dict) -> "_Seed":
-        return self
 
 
 def has_default_transform(model: Model, rv: RV) -> bool:

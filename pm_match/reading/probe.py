@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import NDArray
+from numpy.random.bit_generator import ISeedSequence
+from numpy.typing import DTypeLike, NDArray
 from pymc.initial_point import convert_str_to_rv_dict, make_initial_point_expression
 from pymc.model.core import Model
 from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
@@ -126,16 +127,46 @@ def starts(
         jitter_rvs=set(jittered),
         return_transformed=True,
     )
-    graphs = replace_rng_nodes(graphs)
-    generators = find_rng_nodes(graphs)
-    draw = function([], graphs)
-    names = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs]
+    draw, names = seeded([], graphs), [str(model.rvs_to_values[rv].name) for rv in model.free_RVs]
+    return lambda seed: dict(zip(names, draw(seed), strict=True))
 
-    def start(seed: int) -> dict[str, NDArray]:
-        reseed_rngs(generators, seed)
-        return dict(zip(names, draw(), strict=True))
 
-    return start
+def seeded(inputs: Sequence[RV], outputs: Sequence[RV]) -> Callable[..., list[NDArray]]:
+    """Make a function of the values of variables that draws what is random.
+
+    It is given a seed first, and then draws as PyMC does, or a generator.
+    """
+    outputs = replace_rng_nodes(outputs)
+    generators, draw = find_rng_nodes(outputs), function(inputs, outputs)
+
+    def drawn(by: int | np.random.Generator, *values: Any) -> list[NDArray]:
+        if isinstance(by, int):
+            reseed_rngs(generators, by)
+        else:
+            for own in generators:
+                seed: Any = _Seed(by)
+                own.set_value(np.random.Generator(np.random.PCG64(seed)), borrow=True)
+        return draw(*values)
+
+    return drawn
+
+
+class _Seed(ISeedSequence):
+    """What a generator begins with, drawn by another one.
+
+    An operation draws by a copy of the generator that it is given. What NumPy keeps to make others
+    of is the slow part of that, and here there is nothing to copy.
+    """
+
+    def __init__(self, rng: np.random.Generator):
+        self._bytes = rng.bytes(32)
+
+    def generate_state(self, n_words: int, dtype: DTypeLike = np.uint32) -> NDArray:
+        """Return the words that a generator asks for."""
+        return np.frombuffer(self._bytes, dtype, n_words)
+
+    def __deepcopy__(self, memo: dict) -> "_Seed":
+        return self
 
 
 def evaluate(variable: RV) -> NDArray:
