@@ -73,7 +73,7 @@ def find_effects(
             if (
                 _is_apart(found, owner)
                 and (_entered(values_entering(model, [rv], start, marks)) > -2).all()
-                and reader.drawn([rv])
+                and reader.drawn(rv)
             ):
                 effects.append((rv.name, key, place, found))
                 break

@@ -48,22 +48,17 @@ class RowReader:
         """Find all variables that labels have rows of, and what these depend on in rows too."""
         found: list[LabelRows] = []
         response, seen = self.table, set(self.factors)
+        model, parents = self.context.model, self.context.ancestry.parents
         while True:
-            parents = self._parents(found) - seen
-            seen |= parents
-            ordered = [rv for rv in self.context.model.free_RVs if rv in parents]
-            new = self._rows_among(ordered, response)
+            below = [model[name] for rows in found for name in rows.names] or self.factors
+            above = {p for rv in below for p in parents[rv]} - seen
+            seen |= above
+            new = self._rows_among([rv for rv in model.free_RVs if rv in above], response)
             if not new:
                 return found
             found += new
             own = [self._densities(rows) for rows in new]
             response = self._joined([one for one in own if one is not None])
-
-    def _parents(self, found: Sequence[LabelRows]) -> set[RV]:
-        ancestry, model = self.context.ancestry, self.context.model
-        below = [model[name] for rows in found for name in rows.names] or self.factors
-        parents = {p for rv in below for p in ancestry.parents[rv]}
-        return {rv for rv in parents if rv in model.free_RVs}
 
     def _rows_among(self, variables: Sequence[RV], response: Response) -> list[LabelRows]:
         """Find the rows among variables, and the variables that belong to one label each."""
@@ -149,43 +144,36 @@ class RowReader:
     def redrawn(self, found: Sequence[LabelRows]) -> list[LabelRows]:
         """Find the rows that are independent between labels given the rest, and can be drawn."""
         ancestry, model = self.context.ancestry, self.context.model
-        drawn = {
-            rows: all(
-                has_default_transform(model, model[name]) and self.drawn([model[name]])
-                for name in rows.names
-            )
-            for rows in found
-        }
+        rvs = {rows: [model[name] for name in rows.names] for rows in found}
         left = {
             rows: own
             for rows in found
-            if (own := self._densities(rows)) is not None and drawn[rows]
+            if (own := self._densities(rows)) is not None
+            and all(has_default_transform(model, rv) and self.drawn(rv) for rv in rvs[rows])
         }
         while True:
             # In the factors, rows have been found to be each label's own.
             response = self._joined([*left.values()])
-            inside = {model[name] for rows in left for name in rows.names}
-            expected = {*self.factors, *inside}
+            expected = {*self.factors, *(rv for rows in left for rv in rvs[rows])}
             kept = {
                 rows: own
                 for rows, own in left.items()
-                if all({*ancestry.children(model[name])} <= expected for name in rows.names)
+                if expected.issuperset(ancestry.children(*rvs[rows]))
                 and self._by_row(response, rows)
             }
             if len(kept) == len(left):
                 return list(left)
             left = kept
 
-    def drawn(self, variables: Sequence[RV]) -> bool:
-        """Whether variables can be drawn from their priors."""
-        keys = [self.context.key(rv) for rv in variables]
+    def drawn(self, rv: RV) -> bool:
+        """Whether a variable can be drawn from its prior."""
         try:
-            draw = prior_draws(self.context, variables)
-            found = draw(np.random.default_rng(0), self.points[0])
+            draw = prior_draws(self.context, [rv])
+            (found,) = draw(np.random.default_rng(0), self.points[0]).values()
         except Exception:
             return False
-        shapes = all(found[key].shape == np.shape(self.points[0][key]) for key in keys)
-        return shapes and all(np.isfinite(found[key]).all() for key in keys)
+        alike = found.shape == np.shape(self.points[0][self.context.key(rv)])
+        return alike and bool(np.isfinite(found).all())
 
     def give_way(self, rows: LabelRows, keys: Sequence[str]) -> bool:
         """Whether rows can undo, for all labels, what a change of some other value does.
