@@ -6,6 +6,7 @@ row is evaluated after the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -144,13 +145,10 @@ class LabelDensities:
 
     def only(self, which: Sequence[bool]) -> "LabelDensities":
         """Return the log densities of some of the factors."""
-        found = object.__new__(LabelDensities)
+        found = copy(self)
         found.factors, found._graphs = (
             [*compress(own, which)] for own in (self.factors, self._graphs)
         )
-        found._labels, found._varied, found._rows = self._labels, self._varied, self._rows
-        found.uses = self.uses
-        found._compiled = {}
         inputs = {*explicit_graph_inputs(found._graphs)}
         found._inputs = [v for v in self._inputs if v in inputs]
         return found
@@ -314,8 +312,8 @@ def _by_use(graphs: Sequence[RV], labels: Sequence[RV]) -> tuple[list[RV], list[
 
 def _stable(graph: RV) -> RV:
     """Write a graph so that it is right where it would underflow, as compiled log densities are."""
-    (copy,) = clone_replace([graph])
-    return rewrite_graph(copy, include=("stabilize",), clone=False)
+    (cloned,) = clone_replace([graph])
+    return rewrite_graph(cloned, include=("stabilize",), clone=False)
 
 
 def _by_entry(graph: RV, conditions: bool) -> RV:
@@ -325,8 +323,8 @@ def _by_entry(graph: RV, conditions: bool) -> RV:
     one. Of a condition on more than entries have axes for, or on other axes, all along these count.
     """
     own = _EACH if conditions else _NONE
-    (copy,) = clone_replace([graph])
-    return rewrite_graph(copy, include=(), custom_rewrite=own, clone=False)
+    (cloned,) = clone_replace([graph])
+    return rewrite_graph(cloned, include=(), custom_rewrite=own, clone=False)
 
 
 @node_rewriter([CheckParameterValue])
