@@ -140,12 +140,12 @@ def seeded(inputs: Sequence[RV], outputs: Sequence[RV]) -> Callable[..., list[ND
     generators, draw = find_rng_nodes(outputs), function(inputs, outputs)
 
     def drawn(by: int | np.random.Generator, *values: Any) -> list[NDArray]:
-        if isinstance(by, int):
-            reseed_rngs(generators, by)
-        else:
+        if isinstance(by, np.random.Generator):
             for own in generators:
                 seed: Any = _Seed(by)
                 own.set_value(np.random.Generator(np.random.PCG64(seed)), borrow=True)
+        else:
+            reseed_rngs(generators, by)
         return draw(*values)
 
     return drawn
