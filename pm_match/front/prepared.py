@@ -222,7 +222,7 @@ class PreparedData:
         Whether numbers go together is asked of a `mixture` with two columns of numbers or more that
         the same tables have, none of whose values are missing and with ten objects or more for each
         column, unless `prepare` was given `correlated` or `power`. There are two searches with
-        independent and two with correlated numbers.
+        independent and two with correlated numbers. Of other numbers a note says why it is not.
 
         What counts of networks are is asked unless `prepare` was given `family`, `exposure`,
         `dispersion` or priors of densities. It may matter only whether there are any (the edges

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from pm_match.find_matching import find_matching
-from pm_match.models.mixture import may_be_correlated
+from pm_match.models.mixture import why_not_correlated
 from pm_match.networks.counts import log_degrees, log_sizes, sample_objects
 from pm_match.networks.data import edges_alone
 from pm_match.progress import searching_for
@@ -56,13 +56,15 @@ def settle(
 
     if prepared.open_family:
         return _family(prepared, search)
-    if (
-        prepared.model == "mixture"
-        and {"correlated", "power"}.isdisjoint(prepared.options)
-        and may_be_correlated(prepared.data, prepared.uses(), prepared.options.get("shared"))
-    ):
+    if prepared.model != "mixture" or not {"correlated", "power"}.isdisjoint(prepared.options):
+        return prepared
+    why_not = why_not_correlated(prepared.data, prepared.uses(), prepared.options.get("shared"))
+    if why_not is None:
         return _correlated(prepared, search)
-    return prepared
+    if not why_not:
+        return prepared
+    said = f"Numbers are independent within clusters, as {why_not} (correlated=False)."
+    return replace(prepared, notes=[*prepared.notes, said])
 
 
 def _correlated(prepared: _Prepared, search: Callable[..., xr.DataTree]) -> _Prepared:

@@ -216,25 +216,28 @@ def observed_columns(
     return found
 
 
-def may_be_correlated(
+def why_not_correlated(
     tables: Mapping[str, pd.DataFrame],
     columns: Mapping[str, str],
     shared: Collection[str] | None = None,
-) -> bool:
-    """Say whether data can tell if numbers are correlated within clusters.
+) -> str | None:
+    """Say why data cannot tell if numbers are correlated within clusters, or None if they can.
 
-    `tables`, `columns`, `shared`: as `mixture` takes them. Some tables have two columns of numbers
-    or more in common; wherever this is so, no value is missing, as log joints do not compare then,
-    and there are ten objects or more for each column.
+    `tables`, `columns`, `shared`: as `mixture` takes them. Log joints do not compare where values
+    are missing. Nothing is said if no two columns of numbers are of the same tables.
     """
     groups = _groups(tables, _kinds(tables, columns), _owners(tables, shared))
     numbers = [
         np.ma.concatenate(list(own.values.values())) for own in groups if own.several_numbers
     ]
-    return bool(numbers) and all(
-        not np.ma.is_masked(own) and len(own) >= _OBJECTS_PER_COLUMN * own.shape[1]
-        for own in numbers
-    )
+    if not numbers:
+        return ""
+    if any(map(np.ma.is_masked, numbers)):
+        return "some are missing"
+    few = [own.shape for own in numbers if len(own) < _OBJECTS_PER_COLUMN * own.shape[1]]
+    if few:
+        return f"{few[0][0]} objects are few for {few[0][1]} columns"
+    return None
 
 
 @dataclass(frozen=True)

@@ -72,13 +72,19 @@ def test_nothing_is_left_to_settle():
         (tables, {"correlated": False}),
         (tables, {"power": 0.5}),
         (tables, {"model": "table_clusters"}),
-        (tables, {"shared": []}),
         (one, {}),
-        (few, {}),
-        (hole, {}),
     ):
         found = pmm.prepare(data, **told)
         assert found.settled() is found
+    for data, told, why in (
+        (few, {}, "28 objects are few for 3 columns"),
+        (tables, {"shared": []}, "20 objects are few for 3 columns"),
+        (hole, {}, "some are missing"),
+    ):
+        found = pmm.prepare(data, **told).settled()
+        said = f"Numbers are independent within clusters, as {why} (correlated=False)."
+        assert found.notes[-1] == said
+        assert found.options == told
     for told in ({}, {"correlated": None}):
         found = pmm.prepare(tables, **told)
         assert found.declare().free_RVs
