@@ -231,7 +231,7 @@ class MatchResult:
                 "takes edges)"
             )
         titles = self.prepared.titles
-        domain = next((own for own, title in titles.items() if name in (own, title)), None)
+        domain = next((own for own, title in titles.items() if str(name) in (own, title)), None)
         if domain is None:
             raise KeyError(no_such(f"domain {name!r}", titles.values(), name))
         objects, given = as_the_model_takes_them(self.prepared, domain, table)
@@ -469,7 +469,7 @@ class MatchResult:
         """Give the assignment of a domain."""
         own = {title: f"{PREFIX}{variable}" for variable, title in self._titles().items()}
         try:
-            return own.get(name) or full_name(self.labels.data_vars, name)
+            return own.get(str(name)) or full_name(self.labels.data_vars, name)
         except KeyError:
             if name in self.prepared.titles.values():  # a network that has several types
                 raise

@@ -44,10 +44,15 @@ def test_each_is_placed_beside_its_like(shops):
     assert partners.tolist() == [2, 0, 1]
     assert (found["match_south"] > 0.8).all()
     assert (found["unseen"] < 0.1).all()
-    # By the user's name or the variable's; one row.
+    # By the user's name or the variable's, or a number; one row.
     pd.testing.assert_frame_equal(
         shops.assign("shop_1", customers([2])), shops.assign("shop 1", customers([2]))
     )
+    tables = {2.5: customers([0, 1]), 3: customers([2, 1])}
+    numbered = pmm.match(tables, id="sku", search_only=True, random_seed=1, progressbar=False)
+    found = numbered.assign(2.5, customers([2]))
+    assert found[["match_2.5", "match_3"]].shape == (1, 2)
+    assert numbered.matches(2.5, 3)["object"].isin(["c0", "c1"]).all()
 
 
 def test_what_is_not_seen_is_said_and_counts_for_nothing(shops, tmp_path):
