@@ -4,7 +4,8 @@ A term is asked about every move that a step or a search makes, and so whatever 
 within the constraint, with ratios that are exact.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,11 @@ def new_apart(own: Units, pairs: NDArray[np.int64], slot: NDArray[np.int16]) -> 
     both = np.unique(both[both[:, 0] != both[:, 1]], axis=0)
     start = np.searchsorted(both[:, 0], np.arange(len(own.size) + 1))
     return Apart(start.astype(np.int64), np.ascontiguousarray(both[:, 1], np.int64), slot)
+
+
+def n_apart(terms: Sequence[Any]) -> int:
+    """How many terms are of pairs that are apart: tables have them last."""
+    return sum(isinstance(term, Apart) for term in terms)
 
 
 @implements(score, Apart)

@@ -10,7 +10,7 @@ stay where they are.
 import numpy as np
 
 from pm_match.clusters.relevance import flag_weight, log_flags
-from pm_match.clusters.sweep import reassign, score_unit
+from pm_match.clusters.sweep import log_evidence_of, reassign, score_unit
 from pm_match.numerics.kernels import entry, part
 from pm_match.numerics.stick_breaking import log_predictive, log_prior
 
@@ -73,9 +73,13 @@ def climb_units(a, b, partition, terms, least):
 
 
 @entry
-def climb_pairs(a, b, partition, terms, pairs, least):
-    """Let pairs of units (P, 2) exchange their labels where that is worth more than `least`."""
+def climb_pairs(a, b, partition, terms, n_apart, pairs, least):
+    """Let pairs of units (P, 2) exchange their labels where that is worth more than `least`.
+
+    The last `n_apart` terms are of units that are kept apart: on the way the two may meet.
+    """
     total = 0.0
+    own, apart = terms[: terms.shape[0] - n_apart], terms[terms.shape[0] - n_apart :]
     for i in range(pairs.shape[0]):
         first, second = pairs[i, 0], pairs[i, 1]
         if partition.fixed[first] > 0 or partition.fixed[second] > 0:
@@ -86,13 +90,13 @@ def climb_pairs(a, b, partition, terms, pairs, least):
             continue
         if other < 0 and relevance.group[first] < 0:
             continue
-        gain = shift(a, b, partition, terms, first, other)
-        gain += shift(a, b, partition, terms, second, one)
-        if gain > least:
+        gain = shift(a, b, partition, own, first, other)
+        gain += shift(a, b, partition, own, second, one)
+        if gain > least and log_evidence_of(apart, partition.n_slots[0]) == 0.0:
             total += gain
         else:
-            shift(a, b, partition, terms, second, other)
-            shift(a, b, partition, terms, first, one)
+            shift(a, b, partition, own, second, other)
+            shift(a, b, partition, own, first, one)
     return total
 
 

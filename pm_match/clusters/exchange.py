@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.clusters.apart import n_apart
 from pm_match.clusters.label_swap import log_shift_ratio, rename_two
 from pm_match.clusters.protocol import (
     SHARED,
@@ -39,7 +40,7 @@ from pm_match.clusters.protocol import (
     tabulate,
 )
 from pm_match.clusters.split_merge import log_odds
-from pm_match.clusters.sweep import Partition, capacity, reassign
+from pm_match.clusters.sweep import Partition, capacity, log_evidence_of, reassign
 from pm_match.clusters.units import Units
 from pm_match.numerics.kernels import entry, part
 
@@ -178,10 +179,11 @@ def exchange_units(a, b, partition, terms, start, stop, first, second, counted):
 
 
 @entry
-def exchange_by_moves(rng, a, b, partition, terms, start, stop, scratch):
+def exchange_by_moves(rng, a, b, partition, terms, start, stop, scratch, n_apart):
     """Propose one exchange of labels within an assignment, whatever the terms.
 
-    Parameters and returns are those of `exchange_by_table`.
+    Parameters and returns are those of `exchange_by_table`. The last `n_apart` terms are of units
+    that are kept apart: on the way from one label to the other these may meet.
     """
     renamed, objects = scratch[1], scratch[2]
     n_groups = list_groups(partition, start, stop, scratch[0], objects)
@@ -192,10 +194,11 @@ def exchange_by_moves(rng, a, b, partition, terms, start, stop, scratch):
     first, second = draw_exchange(rng, scratch[0, :n_groups], renamed, objects)
     if first < 0:
         return 0, 0
-    ratio = exchange_units(a, b, partition, terms, start, stop, first, second, True)
-    if log(rng.random()) < ratio:
+    own, apart = terms[: terms.shape[0] - n_apart], terms[terms.shape[0] - n_apart :]
+    ratio = exchange_units(a, b, partition, own, start, stop, first, second, True)
+    if log(rng.random()) < ratio + log_evidence_of(apart, partition.n_slots[0]):
         return 1, 1
-    exchange_units(a, b, partition, terms, start, stop, first, second, False)
+    exchange_units(a, b, partition, own, start, stop, first, second, False)
     return 0, 1
 
 
@@ -227,7 +230,7 @@ def kernel_and_scratch(terms: Sequence[Any], truncation: int) -> tuple[Any, ...]
     if all(implemented(tabulate, term) for term in terms):
         tables = np.zeros((2, capacity(truncation), capacity(truncation)))
         return exchange_by_table, scratch, tables
-    return exchange_by_moves, scratch
+    return exchange_by_moves, scratch, n_apart(terms)
 
 
 def free_assignments(

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_match.clusters.apart import n_apart
 from pm_match.clusters.climb import climb_merges, climb_pairs, climb_units
 from pm_match.clusters.collapsed import Collapsed
 from pm_match.clusters.label_swap import climb_names
+from pm_match.clusters.protocol import collected
 from pm_match.numerics.ahead import Job, job
 from pm_match.numerics.stick_breaking import log_prior
 from pm_match.reading.parts import UnservedModelError
@@ -46,7 +48,7 @@ def climbs(state: Collapsed) -> list[Job]:
     given = prior, prior, state.partitions[0], table
     return [
         job(climb_units, *given, LEAST),
-        job(climb_pairs, *given, table, LEAST),
+        job(climb_pairs, *given, 0, table, LEAST),
         job(climb_merges, *given, numbers, LEAST),
         job(climb_names, prior, prior, numbers, numbers, LEAST),
     ]
@@ -81,7 +83,7 @@ def coarse_climb(chain: Chain, number: int) -> float:
             state.partitions, state.terms, state.priors, pairs, strict=True
         ):
             gain += climb_units(*prior, partition, terms, LEAST)
-            gain += climb_pairs(*prior, partition, terms, own, LEAST)
+            gain += climb_pairs(*prior, partition, terms, n_apart(collected(terms)), own, LEAST)
             moved = np.zeros(len(partition.label), np.int64)
             gain += climb_merges(*prior, partition, terms, moved, LEAST)
         total += gain

@@ -7,6 +7,7 @@ has been read.
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 from scipy.special import gammaln, logsumexp
@@ -22,6 +23,10 @@ from tests.declared.plain import sampling_noise, tiny_model, total_variation
 from tests.exactness.moves import MOVES
 
 FEW = {"a": network_data()["a"][:2], "b": network_data()["b"][:, :1]}
+NUMBERS = {
+    name: pd.DataFrame(np.random.default_rng(seed).normal(size=(2, 2)), columns=["u", "v"])
+    for seed, name in enumerate("ab")
+}
 # A model, what is declared apart, and the same as pairs of (clustering, object, object).
 MODELS = {
     "features": (
@@ -47,6 +52,11 @@ MODELS = {
     "any likelihood": (
         lambda: any_likelihood.two_domains(linked=False),
         [{"cluster_a": [0], "cluster_b": [0]}],
+        None,
+    ),
+    "correlated": (
+        lambda: pmm.models.mixture(NUMBERS, n_clusters=3, correlated=True),
+        [{"cluster_a": [[0, 1]]}, {"cluster_b": [[0, 1]]}],
         None,
     ),
 }
@@ -142,6 +152,18 @@ def test_law_of_labels(case, move):
         reached = counts > 0
         assert 0.3 < law[reached].sum() < 0.7
         counts, law = counts[reached], law[reached] / law[reached].sum()
+    assert total_variation(counts, law) < 2.0 * sampling_noise(law, n)
+
+
+def test_exchanges_alone_have_the_law_where_all_of_a_domain_are_apart():
+    """Two units that exchange their labels meet on the way, where they are moved one by one."""
+    model = declared("correlated")
+    state = testing.collapsed_of(model)
+    point = testing.random_point(model, np.random.default_rng(5), state)
+    state.load(point, [np.array([0, 1, 1, 0])])
+    states, law = law_of("correlated", state, point)
+    n = 40_000
+    counts = visits(state, states, lambda state, rng: state.exchange(rng, 1), n)
     assert total_variation(counts, law) < 2.0 * sampling_noise(law, n)
 
 

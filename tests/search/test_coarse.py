@@ -2,6 +2,7 @@
 
 import numba
 import numpy as np
+import pandas as pd
 import pytest
 
 import pm_match as pmm
@@ -117,9 +118,25 @@ def test_where_the_climb_ends_no_move_is_worth_making(name):
         ):
             assert climb_units(*prior, partition, terms, LEAST) == 0.0
             pairs = grouped[number].pairs()
-            assert climb_pairs(*prior, partition, terms, pairs, LEAST) == 0.0
+            assert climb_pairs(*prior, partition, terms, 0, pairs, LEAST) == 0.0
             moved = np.zeros(len(partition.label), np.int64)
             assert climb_merges(*prior, partition, terms, moved, LEAST) == 0.0
+
+
+def test_clusters_that_are_apart_exchange_their_labels():
+    tables = {name: pd.DataFrame({"u": [-3.0, 3.0], "v": [1.0, -1.0]}) for name in "ab"}
+    model = pmm.models.mixture(tables, n_clusters=2)
+    with model:
+        pmm.cannot_link("apart", {"cluster_a": [[0, 1]]})
+        pmm.cannot_link("also", {"cluster_b": [[0, 1]]})
+    chain = chain_of(model, 0)
+    chain.place(0, [np.array([0, 1, 1, 0])])
+    before = chain.log_joint()
+    gain = coarse_climb(chain, 0)
+    assert gain > 1.0
+    assert chain.log_joint() - before == pytest.approx(gain, abs=1e-7)
+    (labels,) = chain.labels(0)
+    np.testing.assert_array_equal(labels[:2], labels[2:])
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["objects", "groups"])
