@@ -27,6 +27,9 @@ _MOVES = (
     "permute_accepted",
 )
 
+# If fewer pairs are of different domains, they do not tell of matchings.
+_ENOUGH = 0.25
+
 
 def diagnose(
     idata: xr.DataTree | xr.Dataset,
@@ -50,8 +53,8 @@ def diagnose(
     if it is there and has the draws of the posterior. Of a run that recorded landmarks (`sample`),
     the partition is that of the landmarks.
 
-    Chains whose co-clustering probabilities differ by more than their own halves lead one to expect
-    have found different matchings. They are listed by group, with their log joints. Chains that
+    Chains whose co-clustering probabilities, of all pairs or of those of different domains, differ
+    by more than their own halves lead one to expect have found different matchings. They are listed by group, with their log joints. Chains that
     end where a cluster has equal values, and a scale next to zero, are pointed out.
 
     Time and memory grow with objects times draws; no matrix of pairs is built.
@@ -148,6 +151,7 @@ def diagnose(
     if log_joint is not None:
         _add(rows, "log_joint", log_joint)
     by_set: list[np.ndarray] = []
+    matched: list[np.ndarray] = []  # pairs of different domains
     for draws in sets:
         which = f" ({draws.title})" if len(sets) > 1 else ""
         which += "" if counts is None else " (landmarks)"
@@ -161,6 +165,9 @@ def diagnose(
             worst.append(f"worst of {len(pairs)} pairs{which}: {pair_name(draws, pairs[place])}")
             _add(rows, worst[-1], together[..., place])
             by_set.append(together)
+            one, other = draws.domain_of[pairs].T
+            if (one != other).mean() > _ENOUGH:
+                matched.append(together[..., one != other])
     for title, trace in _numbers(posterior, sample_dims, also):
         _add(rows, title, trace)
     if not rows:
@@ -172,9 +179,9 @@ def diagnose(
 
     together = np.concatenate(by_set, axis=2) if by_set else np.zeros((*shape, 0), bool)
     distance, within = chain_distances(together)
-    # The chains of a group agree on all sets of clusters.
+    # The chains of a group agree on all sets of clusters, and on what matches between domains.
     groups = _relabelled(
-        np.column_stack([groups_of_chains(*chain_distances(part)) for part in by_set])
+        np.column_stack([groups_of_chains(*chain_distances(p)) for p in [*by_set, *matched]])
         if by_set
         else np.zeros((shape[0], 1), int)
     )

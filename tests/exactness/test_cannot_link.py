@@ -61,8 +61,8 @@ MODELS = {
     ),
 }
 QUICK = (("within and across", "everything"), ("features", "exchange"))
-# Two labels and two objects apart: a swap of labels alone leads from one assignment to the other.
-ONLY_EVERYTHING = ("networks",)
+# Moves of one sort do not lead to all assignments; of two labels and two objects, only swaps do.
+ONLY_EVERYTHING = ("networks", "correlated")
 # Alone, it cannot part two objects that are kept from two others: the law is that of the rest.
 OF_A_PART = {("features", "split and merge")}
 

@@ -58,6 +58,20 @@ def test_chains_in_another_mode_are_told():
     assert "<li>Chains 1, 3 found" in found._repr_html_()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_another_matching_of_the_same_clusters_is_told(seed):
+    """Most pairs that share a cluster are of one domain, and agree."""
+    a, b = np.repeat(range(6), [28, 44, 11, 6, 3, 15]), np.repeat(range(6), [42, 32, 6, 7, 6, 14])
+    other = np.array([0, 2, 1, 3, 4, 5])[b]
+    posterior = xr.Dataset(
+        {
+            "cluster_a": (["chain", "draw", "x"], np.tile(a, (3, 40, 1))),
+            "cluster_b": (["chain", "draw", "y"], np.tile([[b], [other], [b]], (40, 1))),
+        }
+    )
+    assert pmm.diagnose(posterior, random_seed=seed).chains["group"].tolist() == [0, 1, 0]
+
+
 def test_modes_that_are_about_as_probable_are_kept():
     advice = pmm.diagnose(chains([0, 1, 0, 0], [0, -1, 0, 0])).advice[0]
     assert "Chain 1 found another matching (log joint 1." in advice
