@@ -54,8 +54,9 @@ def diagnose(
     the partition is that of the landmarks.
 
     Chains whose co-clustering probabilities, of all pairs or of those of different domains, differ
-    by more than their own halves lead one to expect have found different matchings. They are listed by group, with their log joints. Chains that
-    end where a cluster has equal values, and a scale next to zero, are pointed out.
+    by more than their own halves lead one to expect have found different matchings. They are listed
+    by group, with their log joints. Chains that end where a cluster has equal values, and a scale
+    next to zero, are pointed out.
 
     Time and memory grow with objects times draws; no matrix of pairs is built.
 
