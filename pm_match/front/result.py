@@ -333,7 +333,7 @@ class MatchResult:
                     {
                         "domain": self.title(name),
                         "object": self._own_labels(name, labels[dim].to_numpy()),
-                        "class": [[*names, None][k] for k in best],
+                        "class": np.array([*names, None], dtype=object)[best],
                         "probability": np.max(shares, axis=0),
                     }
                 )
