@@ -210,6 +210,11 @@ def plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 
+def counted(n: int, noun: str) -> str:
+    """Say how many there are: "1 object", "2,000 objects"."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
 def joined(label: Any) -> Any:
     """Give a label of several levels as text; others as they are."""
     return ", ".join(map(str, label)) if isinstance(label, tuple) else label

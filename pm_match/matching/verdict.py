@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 import xarray as xr
 
+from pm_match.checks import counted
 from pm_match.matching.chance import chance_of
 from pm_match.matching.diagnosis import Diagnosis
 from pm_match.matching.draws import SAMPLE_DIMS, read_draws, set_title
@@ -59,10 +60,10 @@ def verdict(
 def _spans(sizes: pd.DataFrame, n_domains: int) -> str:
     n = len(sizes)
     if n_domains == 1:
-        return f"{_count(n, 'cluster')}"
+        return counted(n, "cluster")
     whole = int((sizes > 0).all(axis=1).sum()) if sizes.shape[1] == n_domains else 0
     which = "both domains" if n_domains == 2 else f"all {n_domains} domains"
-    return f"{whole} of {_count(n, 'cluster')} {'spans' if 1 in (n, whole) else 'span'} {which}"
+    return f"{whole} of {counted(n, 'cluster')} {'spans' if 1 in (n, whole) else 'span'} {which}"
 
 
 def _sure(own: pd.DataFrame, inside: pd.DataFrame, one_draw: bool) -> str:
@@ -70,7 +71,7 @@ def _sure(own: pd.DataFrame, inside: pd.DataFrame, one_draw: bool) -> str:
     sure = len(inside) - alone if one_draw else int((inside["confidence"] > SURE).sum())
     doubtful = len(inside) - sure - alone
     word = "with others" if one_draw else "sure"
-    said = f"{sure:,} of {_count(len(own), 'object')} {'is' if sure == 1 else 'are'} {word}"
+    said = f"{sure:,} of {counted(len(own), 'object')} {'is' if sure == 1 else 'are'} {word}"
     said += f", {doubtful:,} doubtful" if doubtful else ""
     said += f", {alone:,} alone in a cluster" if alone else ""
     irrelevant = len(own) - len(inside)
@@ -113,7 +114,3 @@ def _chains(diagnosis: Diagnosis, told, one_draw: bool, chain: int | None) -> It
     if n_advice:
         said = "one remark" if n_advice == 1 else f"{n_advice} remarks"
         yield f"The diagnosis has {said} on the sampling. More draws may settle this."
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pm_match.checks import check_count
+from pm_match.checks import check_count, counted
 from pm_match.matching.draws import set_title
 from pm_match.plots.canvas import (
     GREY,
     SMALL,
     as_they_are,
     colour_of,
-    counted,
     drawn_titles,
     ink_on,
     panels,

@@ -104,11 +104,6 @@ def no_figure_left() -> Iterator[None]:
                 plt.close(number)
 
 
-def counted(n: int, noun: str) -> str:
-    """Say how many there are: "1 object", "2,000 objects"."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
-
-
 def drawn_names(labels: Any) -> list[str]:
     """Write labels as they are drawn: dates without hours if none has any, whole numbers as such.
 

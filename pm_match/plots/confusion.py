@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pm_match.plots.canvas import SMALL, as_they_are, counted, drawn_names, drawn_titles, panels
-from pm_match.plots.labels import labels_by_domain, largest
+from pm_match.checks import counted
+from pm_match.plots.canvas import SMALL, as_they_are, drawn_names, drawn_titles, panels
+from pm_match.plots.labels import irrelevant, labels_by_domain, largest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -147,11 +148,8 @@ def _columns(
     found: Mapping[str, np.ndarray], shown: list[Any]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Column of each object, and what the columns are: clusters, other clusters, irrelevance."""
-    irrelevant = {
-        name: own < 0 if own.dtype.kind in "if" else np.zeros(len(own), dtype=bool)
-        for name, own in found.items()
-    }
-    other = {name: ~np.isin(own, shown) & ~irrelevant[name] for name, own in found.items()}
+    outside = {name: irrelevant(own) for name, own in found.items()}
+    other = {name: ~np.isin(own, shown) & ~outside[name] for name, own in found.items()}
     ticks = [str(cluster) for cluster in shown]
     last = len(ticks)
     if any(own.any() for own in other.values()):
@@ -160,8 +158,8 @@ def _columns(
     for name, own in found.items():
         column = np.searchsorted(shown, own).clip(0, last)
         column[other[name]] = last
-        column[irrelevant[name]] = len(ticks)
+        column[outside[name]] = len(ticks)
         columns[name] = column
-    if any(own.any() for own in irrelevant.values()):
+    if any(own.any() for own in outside.values()):
         ticks.append("irr.")
     return columns, ticks

@@ -97,6 +97,11 @@ def names_of(variable: Any) -> list[str] | None:
     return None if index is None else drawn_names(index)
 
 
+def irrelevant(labels: np.ndarray) -> np.ndarray:
+    """Tell which objects are in no cluster: their labels are negative numbers, or none."""
+    return ~(labels >= 0) if labels.dtype.kind in "if" else np.zeros(len(labels), dtype=bool)
+
+
 def by_size(vectors: Iterable[np.ndarray]) -> list[Any]:
     """List the clusters of vectors of labels, the largest first.
 
@@ -104,9 +109,7 @@ def by_size(vectors: Iterable[np.ndarray]) -> list[Any]:
     """
     listed = list(vectors)
     pooled = np.concatenate(listed) if listed else np.empty(0, int)
-    if pooled.dtype.kind in "if":
-        pooled = pooled[pooled >= 0]
-    clusters, sizes = np.unique(pooled, return_counts=True)
+    clusters, sizes = np.unique(pooled[~irrelevant(pooled)], return_counts=True)
     return clusters[np.argsort(-sizes, kind="stable")].tolist()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import counted
 from pm_match.matching.draws import log_joint_of, needs_tree
 from pm_match.plots.canvas import chain_numbers, panels
 
@@ -105,7 +106,6 @@ def _draw_chains(axis: Any, log_joint: xr.DataArray, style: dict[str, Any]) -> N
 
 
 def _finish(axis: Any, what: str, places: Any, best: float, values: np.ndarray) -> None:
-    count = len(places)
     axis.axhline(0, color="0.6", lw=0.8, ls=":", zorder=1)
     if np.ptp(values) > _WIDE:
         axis.set_yscale("symlog", linthresh=_NEAR)
@@ -113,7 +113,7 @@ def _finish(axis: Any, what: str, places: Any, best: float, values: np.ndarray) 
     axis.xaxis.get_major_locator().set_params(integer=True)
     mean = " mean" * (what == "chain")
     axis.set_title(
-        f"{count} {what}{'s' * (count != 1)}; best{mean}: {_signed(f'{best:,.1f}')}", fontsize=10
+        f"{counted(len(places), what)}; best{mean}: {_signed(f'{best:,.1f}')}", fontsize=10
     )
     axis.set_xlabel(what)
     axis.set_label(f"{what}s")

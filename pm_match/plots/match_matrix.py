@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from pm_match.checks import counted
 from pm_match.matching import partition_estimate
 from pm_match.matching.draws import PREFIX, assignment_pairs
 from pm_match.matching.given_labels import given_labels
 from pm_match.matching.match_probability import read_pair
 from pm_match.matching.ordered_pairs import ordered_pairs
 from pm_match.matching.set_draws import full_names, read_sets
-from pm_match.plots.canvas import as_they_are, counted, drawn_titles, mark_clusters, panels, pyplot
+from pm_match.plots.canvas import as_they_are, drawn_titles, mark_clusters, panels, pyplot
 from pm_match.plots.labels import names_of
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pm_match.checks import counted
 from pm_match.plots.canvas import (
     ABSENT,
     MOST_LABELS,
     as_they_are,
     centred,
-    counted,
     drawn_names,
     drawn_titles,
     mark_objects,
@@ -23,7 +23,7 @@ from pm_match.plots.canvas import (
     standardised,
     widths_of,
 )
-from pm_match.plots.labels import labels_by_domain, largest
+from pm_match.plots.labels import irrelevant, labels_by_domain, largest
 from pm_match.tables.domains import as_domains
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def plot_matched_data(
     tables = as_domains(domains, unseen=True, declared=False)
     found = labels_by_domain(labels, domains)
     shown, omitted = largest(found, n_clusters)
-    negative = [own.dtype.kind in "if" and bool((own < 0).any()) for own in found.values()]
-    shown += [None] * any(negative)  # the irrelevant ones
+    shown += [None] * any(irrelevant(own).any() for own in found.values())  # the irrelevant ones
     members = {name: [_members(own, cluster) for cluster in shown] for name, own in found.items()}
     counts = np.array([[len(objects) for objects in own] for own in members.values()])
     totals = counts.sum(axis=1, keepdims=True)
@@ -161,9 +160,7 @@ def plot_matched_data(
 
 def _members(found: np.ndarray, cluster: Any) -> np.ndarray:
     """Objects of a cluster; with None, the irrelevant ones."""
-    if cluster is None:
-        return np.flatnonzero(found < 0) if found.dtype.kind in "if" else np.empty(0, dtype=int)
-    return np.flatnonzero(found == cluster)
+    return np.flatnonzero(irrelevant(found) if cluster is None else found == cluster)
 
 
 def _mark_bands(axis: Any, edges: np.ndarray, shown: list[Any], counts: np.ndarray) -> None:

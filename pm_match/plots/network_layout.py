@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pm_match.plots.canvas import counted, mark_objects, mark_readable, opposite, run_starts
+from pm_match.checks import counted
+from pm_match.plots.canvas import mark_objects, mark_readable, opposite, run_starts
 from pm_match.plots.labels import by_size
 
 _LEAST_GAP = 0.006  # between two drawn borders, as a part of the axis

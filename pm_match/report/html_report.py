@@ -21,6 +21,7 @@ import pandas as pd
 import xarray as xr
 
 from pm_match import plots
+from pm_match.checks import counted
 from pm_match.matching import (
     Diagnosis,
     assignment_sets,
@@ -43,7 +44,7 @@ from pm_match.matching.objects import in_order, objects_of
 from pm_match.matching.reported import reported
 from pm_match.matching.set_draws import read_sets
 from pm_match.matching.verdict import verdict
-from pm_match.plots.canvas import counted, no_figure_left, pyplot
+from pm_match.plots.canvas import no_figure_left, pyplot
 from pm_match.plots.labels import by_size, known_as
 from pm_match.plots.network_labels import types_of
 from pm_match.report.csv import with_text_names, write_csv

@@ -19,6 +19,7 @@ from pm_match.checks import (
     astype_hint,
     check_given_by_name,
     check_identifier,
+    counted,
     joined,
     plain,
     type_name,
@@ -386,7 +387,7 @@ def _refuse_cells(
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
-            f"{where}: expected {expected}; found {_count(int(bad.sum()), what)}, the first "
+            f"{where}: expected {expected}; found {counted(int(bad.sum()), what)}, the first "
             f"({data[row, column]}) in row {plain(objects[row])!r}, column "
             f"{plain(features[column])!r}"
         )
@@ -399,9 +400,5 @@ def refuse_lines(
     if bad.any():
         first = plain(labels[np.flatnonzero(bad)[0]])
         others = int(bad.sum()) - 1
-        more = f" (as in {_count(others, f'other {kind}')})" if others else ""
+        more = f" (as in {counted(others, f'other {kind}')})" if others else ""
         raise ValueError(f"{where}: {kind} {first!r}: expected {expected}; found {found}{more}")
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
