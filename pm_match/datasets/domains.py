@@ -308,9 +308,8 @@ def iris(random_seed: int | np.random.Generator | None = 0) -> dict[str, xr.Data
     >>> {name: table.shape for name, table in pmm.datasets.iris().items()}
     {'a': (150, 2), 'b': (150, 2)}
     """
-    bunch = sklearn_datasets().load_iris()
-    table = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    return split_features(table, bunch.target, random_seed)
+    bunch = sklearn_datasets().load_iris(as_frame=True)
+    return split_features(bunch.data, bunch.target, random_seed)
 
 
 def wine(random_seed: int | np.random.Generator | None = 0) -> dict[str, xr.DataArray]:
@@ -338,9 +337,8 @@ def wine(random_seed: int | np.random.Generator | None = 0) -> dict[str, xr.Data
     >>> {name: table.shape for name, table in pmm.datasets.wine().items()}
     {'a': (178, 7), 'b': (178, 6)}
     """
-    bunch = sklearn_datasets().load_wine()
-    table = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    return split_features(table, bunch.target, random_seed)
+    bunch = sklearn_datasets().load_wine(as_frame=True)
+    return split_features(bunch.data, bunch.target, random_seed)
 
 
 def load_glass(

@@ -279,8 +279,7 @@ def _worst(traces: np.ndarray) -> int:
 
 def _relabelled(keys: np.ndarray) -> np.ndarray:
     """Give equal rows (n_rows,) the same number 0, 1, …, in the order in which they appear."""
-    first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)[1:]
-    return np.argsort(np.argsort(first))[which.reshape(-1)]
+    return pd.factorize(np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1))[0]
 
 
 def _filled(posterior, sets, stats, sample_dims) -> float:

@@ -7,6 +7,8 @@ import scipy
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_match.numerics.polar import polar_factor
+
 LATENT = "latent"
 PROJECTION = "projection_"
 
@@ -76,8 +78,7 @@ def rotated(
             rows, columns = scipy.optimize.linear_sum_assignment(np.abs(cross[t]), maximize=True)
             turn[t, rows, columns] = np.where(cross[t, rows, columns] < 0, -1.0, 1.0)
     else:
-        u, _, v = np.linalg.svd(cross)
-        turn = u @ v
+        turn = polar_factor(cross)
 
     changed = {}
     for name, values in with_factors.items():

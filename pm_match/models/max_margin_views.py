@@ -160,7 +160,7 @@ def max_margin_views(
                 private_precision=private_precision / square,
                 intercept=bool(intercept),
             )
-        frequencies = _declare_frequencies(n_frequencies, n_factors, n_components, concentration)
+        frequencies = _declare_frequencies(n_factors, n_components, concentration)
         v = pm.Gamma("coefficient_precision", *map(real, coefficient_prior))
         dims = ("fourier",) if len(classes) == 2 else ("fourier", "class")
         coefficients = pm.Normal("coefficients", 0.0, tau=v, dims=dims)
@@ -169,7 +169,7 @@ def max_margin_views(
     return model
 
 
-def _declare_frequencies(n_frequencies: int, m: int, n_components: int, concentration: float):
+def _declare_frequencies(m: int, n_components: int, concentration: float):
     """Declare frequencies, a mixture of normals whose covariances are of order 1/m."""
     weights = cluster_weights(
         "stick-breaking", n_components, concentration, "component_weights", "kernel_component"

@@ -20,6 +20,8 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from pm_match.numerics.polar import polar_factor
+
 # Up to so many clusters all matchings of two domains are looked at; of more, so many starts.
 _MOST_ENUMERATED = 6
 _STARTS = 25
@@ -167,8 +169,7 @@ def common_shape(
         placed = centred @ axes
         placed /= np.sqrt(np.mean(placed[there] ** 2) * n_factors) + 1e-300
         if turned:
-            u, _, w = np.linalg.svd(placed.T @ latent)
-            placed = placed @ (u @ w)
+            placed = placed @ polar_factor(placed.T @ latent)
         turned.append(centred)
         latent, seen = latent + placed, seen + there
     latent = latent / np.maximum(seen, 1.0)[:, None]
