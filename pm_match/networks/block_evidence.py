@@ -124,10 +124,13 @@ class BlockEvidence:
         if not self.one_mode:
             return float(np.prod(sums))
         diagonal = (network.exposures(0) * network.exposures(1)).sum()
-        both = sums[0] * sums[1]
+        return float(self._between(sums[0] * sums[1], diagonal))
+
+    def _between(self, pairs: Any, diagonal: Any) -> Any:
+        """Count the cells of objects with each other, of so many pairs in order and with itself."""
         if not self.symmetric:
-            return float(both if self.self_loops else both - diagonal)
-        return float(0.5 * (both + diagonal if self.self_loops else both - diagonal))
+            return pairs if self.self_loops else pairs - diagonal
+        return 0.5 * (pairs + diagonal if self.self_loops else pairs - diagonal)
 
     @property
     def _valued(self) -> bool:
@@ -264,10 +267,7 @@ class BlockEvidence:
                 both = np.bincount(rows - start, out, n_units)
                 both = both * np.bincount(rows - start, into, n_units)
                 diagonal = np.bincount(rows - start, out * into, n_units)
-                cells = both + diagonal if self.self_loops else both - diagonal
-                if not self.symmetric:
-                    cells = both if self.self_loops else both - diagonal
-                found[1] += 0.5 * cells if self.symmetric else cells
+                found[1] += self._between(both, diagonal)
             for index, sign in ((network.index, 1.0), (network.unknown, -1.0)):
                 ends = rows[index[:, 0]] - start, columns[index[:, 1]] - start
                 within = ends[0] == ends[1]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,9 +192,7 @@ def _numbers_of_cells(op, members) -> NDArray[np.int64]:
     sizes = [np.array([len(m) for m in clusters]) for clusters in members]
     if math.prod(float(size.max()) for size in sizes) >= 2.0**62:
         raise ValueError(f"{op.variable!r}: expected fewer than 2**62 cells in a block; found more")
-    cells = sizes[0]
-    for size in sizes[1:]:
-        cells = cells[..., None] * size
+    cells = reduce(np.multiply.outer, sizes)
     if op.symmetric:
         n = sizes[0]
         cells = np.triu(cells, 1) + np.diag(n * (n + 1 if op.self_loops else n - 1) // 2)
@@ -293,9 +292,7 @@ def _cell_by_cell(op, rng, edges, objects, weight, density, upper, no_loops) -> 
     shape = [len(m) for m in objects]
     step = max(1, _CHUNK // math.prod(shape[1:]))
     for start in range(0, shape[0], step):
-        exposed = weight[0][start : start + step]
-        for w in weight[1:]:
-            exposed = exposed[..., None] * w
+        exposed = reduce(np.multiply.outer, [weight[0][start : start + step], *weight[1:]])
         if upper:
             exposed = np.triu(exposed, start + 1)
         count = _counts(rng, op.family, density, exposed)

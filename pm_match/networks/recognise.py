@@ -206,9 +206,8 @@ def _check_relation(
                 )
             context.must_be_free(rv)
             context.must_be_plain(rv, law.transform(rv))
-        companions = [rv for rv in declared[:-1]]
         for rv in declared:
-            others = [*networks, *missing, *(companions if rv is declared[-1] else ())]
+            others = [*networks, *missing, *(declared[:-1] if rv is declared[-1] else ())]
             context.ancestry.only_children(rv, others)
 
 

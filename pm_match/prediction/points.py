@@ -147,7 +147,7 @@ def _as_in_model(posterior: xr.Dataset, model: Model) -> xr.Dataset:
                 f"of {whole!r} beside them; found another order, and none"
             )
         places = _places_of_missing(model, whole)
-        values = taken[whole].transpose(..., *_dims(model, whole)).to_numpy()
+        values = taken[whole].transpose(..., *dims_of(model, whole)).to_numpy()
         missing = taken[name]
         taken[name] = missing.copy(data=values.reshape(*missing.shape[:-1], -1)[..., places])
     return taken
@@ -175,7 +175,7 @@ def _known_labels(
         of_set = {key: attrs[key] for attrs in mates for key in attrs if key == SET}
         for own in clustering.assignments:
             if not own.drawn and own.name not in draws:
-                (dim,) = _dims(model, own.name)
+                (dim,) = dims_of(model, own.name)
                 labels = np.broadcast_to(np.asarray(own.known), (*sizes, own.n_objects))
                 coords = {dim: list(model.coords[dim])} if dim in model.coords else {}
                 found[own.name] = xr.DataArray(labels, coords, (*sample_dims, dim), attrs=of_set)
@@ -203,10 +203,10 @@ def _check_data(idata: xr.DataTree, model: Model) -> None:
                 )
 
 
-def _dims(model: Model, name: str) -> tuple[Hashable, ...]:
+def dims_of(model: Model, name: str) -> list[str]:
     """Return the dims of a variable, as PyMC names them in draws."""
-    n = model[name].ndim
-    return tuple(model.named_vars_to_dims.get(name) or (f"{name}_dim_{k}" for k in range(n)))
+    own = model.named_vars_to_dims.get(name) or [None] * model[name].ndim
+    return [dim or f"{name}_dim_{k}" for k, dim in enumerate(own)]
 
 
 def _places_of_missing(model: Model, name: str) -> NDArray[np.int64]:

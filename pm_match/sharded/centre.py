@@ -246,7 +246,7 @@ class Centre:
         if not all(self.evidence[own].relabel(new, source, asks[own]) for own in self._seen):
             return 0.0
         self.counts, self.point = counts, new
-        self._sums |= reordered(self.sums, source)
+        self._sums |= changed(self.sums, lambda x: x[source])
         return accepted / max(proposed, 1)
 
 
@@ -260,10 +260,12 @@ def gathered(
     return sizes, added((own.assignment, own.sums) for own in found)
 
 
-def reordered(sums: Mapping[int, Mapping[str, Sums]], rows: NDArray) -> dict[int, dict[str, Sums]]:
-    """Return the sums of some clusters, in the order of `rows`."""
+def changed(
+    sums: Mapping[int, Mapping[str, Sums]], change: Callable[[NDArray], NDArray]
+) -> dict[int, dict[str, Sums]]:
+    """Return sums each array of which is changed, by the clusters along its first axis."""
     return {
-        number: {name: tuple(x[rows] for x in own) for name, own in evidence.items()}
+        number: {name: tuple(map(change, own)) for name, own in evidence.items()}
         for number, evidence in sums.items()
     }
 

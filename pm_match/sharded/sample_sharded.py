@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from pm_match.checks import check_count, check_seed, model_to_draw, warn
 from pm_match.find_matching import find_matching
 from pm_match.matching.draws import PREFIX, SAMPLE_DIMS
-from pm_match.prediction.points import RecordedPoints
+from pm_match.prediction.points import RecordedPoints, dims_of
 from pm_match.progress import say
 from pm_match.reading import read
 from pm_match.reading.ancestry import depends
@@ -179,7 +179,7 @@ def sample_sharded(
     sources = _sources(model, centre.scorers, data)
     pieces = cut(sources, chunk_size)
     n_kept = -(-draws // thin)
-    dims = {name: _dims(model, name, 1)[0] for name in centre.scorers}
+    dims = {name: dims_of(model, name)[0] for name in centre.scorers}
     if start is None:
         start = find_matching(model, random_seed=search_seed, progressbar=progressbar)
     centre.point = _point(start, model, centre)
@@ -318,12 +318,6 @@ def _point(start: xr.DataTree, model: Model, centre: Centre) -> dict[str, NDArra
     return point
 
 
-def _dims(model: Model, name: str, n: int) -> list[str]:
-    """Name the dims of a variable."""
-    own = model.named_vars_to_dims.get(name) or [None] * n
-    return [dim or f"{name}_dim_{i}" for i, dim in enumerate(own)]
-
-
 class _Record:
     """The kept draws of everything but labels."""
 
@@ -360,7 +354,7 @@ class _Record:
         variables: dict[str, Any] = {}
         used: set[str] = set()
         for name, values in zip(self._names, zip(*self._values, strict=True), strict=True):
-            dims = _dims(model, name, values[0].ndim)
+            dims = dims_of(model, name)
             used.update(dims)
             variables[name] = ((*SAMPLE_DIMS, *dims), np.stack(values)[None])
         for assignment in self._sizes[0]:

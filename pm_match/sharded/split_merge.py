@@ -18,14 +18,13 @@ undoes it with :math:`\frac12 \frac1{(n + 1) n}`; a merge of n clusters by the i
 place of n.
 """
 
-from collections.abc import Mapping
 from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_match.numerics.stick_breaking import log_prior
-from pm_match.sharded.centre import Call, Centre, gathered, reordered
+from pm_match.sharded.centre import Call, Centre, changed, gathered
 from pm_match.sharded.evidence import Sums
 from pm_match.sharded.shards import Division, Setting
 
@@ -56,7 +55,8 @@ def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
         first, second = (int(label) for label in rng.choice(held, 2, replace=False))
         labels = (first, second)
     both = [first, second]
-    together = _together(centre.sums, both)
+    # One of the two may be empty.
+    together = changed(centre.sums, lambda x: x[both].sum(axis=0, keepdims=True))
     sizes, parts, log_q = _divide(centre, call, setting, labels, together)
     objects = np.sum(list(sizes.values()), axis=0)
     if not objects.all():
@@ -83,19 +83,6 @@ def split_or_merge(centre: Centre, call: Call, setting: Setting) -> bool | None:
     return True
 
 
-def _together(
-    sums: Mapping[int, Mapping[str, Sums]], both: list[int]
-) -> dict[int, dict[str, Sums]]:
-    """Add up the sums of two clusters, one of which may be empty: (1, ...)."""
-    return {
-        number: {
-            name: tuple(x[both].sum(axis=0, keepdims=True) for x in own)
-            for name, own in each.items()
-        }
-        for number, each in sums.items()
-    }
-
-
 def _divide(
     centre: Centre,
     call: Call,
@@ -106,10 +93,7 @@ def _divide(
     """Launch, and divide; return objects and sums of the two parts, and log q."""
     rng = centre.rng
     objects = centre.counts[list(labels)].sum()
-    parts = {
-        number: {name: tuple(x * (_SEEN / objects) for x in own) for name, own in each.items()}
-        for number, each in reordered(together, np.zeros(2, np.int64)).items()
-    }
+    parts = changed(together, lambda x: x[[0, 0]] * (_SEEN / objects))
     log_weights = np.log([0.5, 0.5])
     for turn in range(_TURNS + 1):
         parameters = {
