@@ -115,11 +115,6 @@ class FactorPoints(Writer):
             return np.zeros(view.table.values.shape[1])
         return self.factor(point, view.intercept)[:, 0]
 
-    def log_positive(self, point: Point, name: str) -> NDArray:
-        """Read the log of a positive variable, even where it is too small for a float."""
-        value = self.read(point, name)
-        return value if self.transformed[name] else np.log(value)
-
     def exchange_centre(
         self,
         rng: np.random.Generator,
@@ -175,7 +170,7 @@ class FactorPoints(Writer):
             return
         latent = self.part.latents[number]
         z = self.factor(point, latent)
-        logs = [self.log_positive(point, own.name) for own in precisions]
+        logs = [self.read_log(point, own.name) for own in precisions]
         # One precision of several columns: these keep their proportions.
         shape = (z.shape[1] if all(log.size == z.shape[1] for log in logs) else 1,)
         quadratic = summed_to((precision * z**2).sum(axis=0), shape)
@@ -196,18 +191,15 @@ class FactorPoints(Writer):
         """Log densities of all views, missing values and variables of ours at a point."""
         part, latents, found = self.part, self.latents(point), []
         for view in part.views:
-            design, loadings = (
-                np.hstack([latents[n] for n in view.latents]),
-                self.loadings(point, view),
-            )
-            means, noise = design @ loadings.T + self.intercept(point, view), view.noise(point)
+            design = np.hstack([latents[n] for n in view.latents])
+            means = design @ self.loadings(point, view).T + self.intercept(point, view)
             values = view.table.filled(self.read(point, view.missing) if view.missing else np.nan)
-            found.append(log_normal(values, means, noise).sum())
+            found.append(log_normal(values, means, view.noise(point)).sum())
         free = [part.latents[number] for number in part.own]
         for factor in [*free, *(own for view in part.views for own in view.factors)]:
             found.append(log_normal(self.factor(point, factor), *factor.prior(point)).sum())
         for precision in part.precisions:
-            log = self.log_positive(point, precision.name)
+            log = self.read_log(point, precision.name)
             found.append(log_gamma(log, *precision.prior(point)).sum())
         return [float(own) for own in found]
 
@@ -269,10 +261,9 @@ class FactorPoints(Writer):
         """Draw missing values given all else at a new `point`, and write them there."""
         latents = self.latents(point)
         for view in self.part.views:
-            observed = view.table.observed
-            if view.missing is None or observed is None:
+            if view.missing is None:
                 continue
-            row, column = np.nonzero(~observed)
+            row, column = view.table.holes
             design = np.hstack([latents[n] for n in view.latents])
             means = np.einsum("ik,ik->i", design[row], self.loadings(point, view)[column])
             means += self.intercept(point, view)[column]

@@ -276,16 +276,13 @@ def _candidate(context: Context, name: str, rvs: list[RV]) -> _Candidate:
     if not same(origin, np.zeros_like(origin)):
         raise Refusal(f"the mean of {name!r} is not zero where all of {names(parents)} are")
     n_features = table.values.shape[1]
-    rest, intercepts = [], []
+    rest: list[RV] = []
+    intercepts: list[RV] = []
     for rv in parents:
         flat = context.shapes[rv.name] in ((n_features,), (1, n_features))
-        alone = see(zero | {rv: some[rv]})
-        if not flat or same(alone, origin):
-            rest.append(rv)
-        elif same(alone, np.broadcast_to(some[rv].reshape(-1), alone.shape)):
-            intercepts.append(rv)
-        else:
-            rest.append(rv)
+        row = np.broadcast_to(some[rv].reshape(-1), origin.shape) if flat else None
+        added = row is not None and same(see(zero | {rv: some[rv]}), row)
+        (intercepts if added else rest).append(rv)
     pairs = []
     for one, other in combinations(rest, 2):
         if len(context.shapes[one.name]) != 2 or len(context.shapes[other.name]) != 2:

@@ -3,6 +3,8 @@
 Of one pattern BLAS does all rows at once, of several a kernel does one after the other.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
@@ -36,31 +38,27 @@ def row_products(rows: Array, matrices: Array, index: NDArray[np.int64]) -> Arra
 
 def solve_lower(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
     """Solve L x = b for every row b, with the lower triangular L of its pattern."""
-    if len(lower) == 1:
-        return _solved(lower[0], rows, 1)
-    found = np.array(rows, order="C")
-    _forward(lower, index, found)
-    return found
+    return _solved(lower, index, rows, 1, _forward)
 
 
 def solve_upper(lower: Array, index: NDArray[np.int64], rows: Array) -> Array:
     """Solve L' x = b for every row b, with the lower triangular L of its pattern."""
-    if len(lower) == 1:
-        return _solved(lower[0], rows, 0)
-    found = np.array(rows, order="C")
-    _backward(lower, index, found)
-    return found
+    return _solved(lower, index, rows, 0, _backward)
 
 
-def _solved(lower: Array, rows: Array, trans: int) -> Array:
-    """Solve L x = b (`trans` 1) or L' x = b (0) for all rows b, by LAPACK itself.
+def _solved(lower: Array, index: NDArray[np.int64], rows: Array, trans: int, kernel: Any) -> Array:
+    """Solve L x = b (`trans` 1) or L' x = b (0): of one pattern by LAPACK itself.
 
     SciPy's own function looks at its arguments for longer than it takes to solve for them. In
     LAPACK's order L is what L' is here.
     """
-    solved, info = dtrtrs(lower.T, rows.T, lower=0, trans=trans)
+    if len(lower) > 1:
+        found = np.array(rows, order="C")
+        kernel(lower, index, found)
+        return found
+    solved, info = dtrtrs(lower[0].T, rows.T, lower=0, trans=trans)
     if info:
-        raise np.linalg.LinAlgError(f"a pivot of {lower[info - 1, info - 1]:g}")
+        raise np.linalg.LinAlgError(f"a pivot of {lower[0, info - 1, info - 1]:g}")
     return np.ascontiguousarray(solved.T)
 
 

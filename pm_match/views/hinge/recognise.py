@@ -14,7 +14,7 @@ import pymc as pm
 from numpy.typing import NDArray
 from pytensor.tensor.random.basic import BernoulliRV, CategoricalRV, MvNormalRV, NormalRV
 
-from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, parameters
+from pm_match.reading.ancestry import RV, Refusal, kind, mean, names, parameters, read_each
 from pm_match.reading.context import Context, Prior
 from pm_match.reading.densities import (
     common,
@@ -142,20 +142,15 @@ def hinge_models(context: Context) -> tuple[list[Part], dict[str, str]]:
     Return `parts`: one for every variable in which the score of a hinge is affine, as `HingeModel`
     has it; `refused`: by variable, why it is left to PyMC.
     """
-    parts: list[Part] = []
-    refused: dict[str, str] = {}
-    for rv in context.model.observed_RVs:
-        declared = read_hinge(rv)
-        if declared is None:
-            continue
-        try:
-            found, why = _read(context, rv, declared)
-        except Refusal as refusal:
-            refused[rv.name] = str(refusal)
-            continue
-        parts += found
+    hinges = [(rv, read_hinge(rv)) for rv in context.model.observed_RVs]
+    found, refused = read_each(
+        [(rv, declared) for rv, declared in hinges if declared is not None],
+        lambda own: _read(context, *own),
+        lambda own: [own[0].name],
+    )
+    for _, why in found:
         refused |= why
-    return parts, refused
+    return [part for parts, _ in found for part in parts], refused
 
 
 def _read(context: Context, rv: RV, declared: HingeParts):
