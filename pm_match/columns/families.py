@@ -97,10 +97,9 @@ def _pair(x, one, other) -> Statistics:
     return np.arange(len(x)), np.zeros(len(x), np.int64), both
 
 
-def _successes(x, successes, failures) -> Statistics:
+def _successes(successes, failures) -> Statistics:
     """Take successes, category 0, and failures, category 1."""
-    both = np.stack(np.broadcast_arrays(successes, failures), axis=1)
-    return _counted(both)
+    return _counted(np.stack(np.broadcast_arrays(successes, failures), axis=1))
 
 
 def _counted(x) -> Statistics:
@@ -213,7 +212,7 @@ FAMILIES = (
         lambda p: ([p], _ONE),
         "0 or 1",
         lambda x, n: (x == 0.0) | (x == 1.0),
-        lambda x, n: _successes(x, x, 1.0 - x),
+        lambda x, n: _successes(x, 1.0 - x),
         lambda x, p, n: _log_power(p[0], x, 1.0 - x),
         lambda x, n: np.zeros(x.shape),
         lambda p, n: (scipy.stats.bernoulli, p[0]),
@@ -224,7 +223,7 @@ FAMILIES = (
         lambda n, p: ([p], n),
         "a whole number from 0 to the number of trials",
         lambda x, n: _whole(x) & (x <= n) & _whole(n),
-        lambda x, n: _successes(x, x, n - x),
+        lambda x, n: _successes(x, n - x),
         lambda x, p, n: _log_choose(n, x) + _log_power(p[0], x, n - x),
         lambda x, n: _log_choose(n, x),
         lambda p, n: (scipy.stats.binom, n, p[0]),
@@ -235,7 +234,7 @@ FAMILIES = (
         lambda p: ([p], _ONE),
         "a whole number, 1 or more",
         lambda x, n: _whole(x, 1.0),
-        lambda x, n: _successes(x, 1.0, x - 1.0),
+        lambda x, n: _successes(1.0, x - 1.0),
         lambda x, p, n: _log_power(p[0], 1.0, x - 1.0),
         lambda x, n: np.zeros(x.shape),
         lambda p, n: (scipy.stats.geom, p[0]),
@@ -246,7 +245,7 @@ FAMILIES = (
         lambda n, p: ([p], n),
         "a whole number, 0 or more",
         lambda x, n: _whole(x) & (n > 0.0),
-        lambda x, n: _successes(x, n, x),
+        lambda x, n: _successes(n, x),
         lambda x, p, n: _log_choose(x + n - 1.0, x) + _log_power(p[0], n, x),
         lambda x, n: gammaln(x + n) - gammaln(n) - gammaln(x + 1.0),
         lambda p, n: (scipy.stats.nbinom, n, p[0]),

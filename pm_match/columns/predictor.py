@@ -111,8 +111,6 @@ class ColumnsPredictor(Predictor):
 
     def _of(self, place: Place) -> list[Cells]:
         """Return the variables of an assignment's objects."""
-        if place.clustering != self.columns.clustering:
-            return []
         return [c for c in self.columns.cells if c.assignment == place.assignment.name]
 
     # -- missing values ---------------------------------------------------------------------------

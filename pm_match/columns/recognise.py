@@ -343,7 +343,7 @@ class ColumnsCandidate:
         theta, prior = self.readings[0].theta, self.readings[0].family.prior
         hyper = _hyper_function(context, theta, self.readings[0].family, check)
         for own in self.readings:
-            _check_density(context, check, own)
+            _check_density(check, own)
         missing = {
             context.whole_name(own.rv): own for own in self.readings if context.is_missing(own.rv)
         }
@@ -362,7 +362,7 @@ class ColumnsCandidate:
                 for own in self.readings
                 if not context.is_missing(own.rv)
             ),
-            _hyper=hyper,
+            hyper=hyper,
         )
 
 
@@ -491,7 +491,7 @@ def _layout(
 # -- densities ------------------------------------------------------------------------------------
 
 
-def _check_density(context: Context, check: DensityCheck, own: Reading) -> None:
+def _check_density(check: DensityCheck, own: Reading) -> None:
     """Hold declared densities against the family's, at random points."""
     expected = []
     shape = own.object.shape

@@ -130,11 +130,7 @@ class ShardedColumns(ShardedEvidence):
 
     def parameters(self, point: Point) -> dict[str, NDArray[np.float64]]:
         """Return the loadings (T, M, k) of the clusters' parameters."""
-        columns = self.columns
-        shape: tuple[int, ...] = (columns.truncation, columns.n_columns)
-        shape += (columns.n_categories,) if columns.prior.vector else ()
-        drawn = columns.prior.read(self._points, point, columns.parameters)
-        loadings = columns.prior.loadings([x.reshape(shape) for x in drawn])
+        loadings = self.columns.prior.loadings(self._points.read_parameters(point))
         return dict.fromkeys(self.scorers, loadings)
 
     def _held(self, sums: Mapping[str, Sums]) -> NDArray[np.float64]:
@@ -151,9 +147,7 @@ class ShardedColumns(ShardedEvidence):
         self, rng: np.random.Generator, new: dict[str, NDArray], sums: Mapping[str, Sums]
     ) -> None:
         """Draw the parameters of all clusters from their conjugate conditional."""
-        columns, drawn = self.columns, self._drawn(rng, new, sums)
-        shaped = [d.reshape(shape) for d, shape in zip(drawn, columns.shapes, strict=True)]
-        columns.prior.write(self._points, new, columns.parameters, shaped)
+        self._points.write_parameters(new, self._drawn(rng, new, sums))
 
     def proposed(
         self, rng: np.random.Generator, point: Point, sums: Mapping[str, Sums]

@@ -21,6 +21,19 @@ class ColumnsPoints(Writer):
 
     def __init__(self, model: Model, columns: Columns):
         super().__init__(model, columns.names)
+        self._columns = columns
+
+    def write_parameters(self, point: dict[str, NDArray], drawn: Sequence[NDArray]) -> None:
+        """Write the parameters (T, M) or (T, M, K) into a new point, as the prior draws them."""
+        own = self._columns
+        shaped = [d.reshape(shape) for d, shape in zip(drawn, own.shapes, strict=True)]
+        own.prior.write(self, point, own.parameters, shaped)
+
+    def read_parameters(self, point: Point) -> list[NDArray[np.float64]]:
+        """Read what `write_parameters` writes."""
+        own = self._columns
+        shape = own.truncation, own.n_columns, *([own.n_categories] if own.prior.vector else [])
+        return [x.reshape(shape) for x in own.prior.read(self, point, own.parameters)]
 
     def write_missing(self, point: dict[str, NDArray], missing: Missing, values: NDArray) -> None:
         """Write missing values (C,) or (C, K) into a new point."""
@@ -43,7 +56,6 @@ class ColumnsState(EvidenceState):
         clustering = site.clusterings[number]
         self._of_object, self._n_units = site.units[number].of_object, len(site.units[number].size)
         self._first = {name: own.start for name, own in clustering.slices.items()}
-        varying = any(cells.varying for cells in columns.cells)
         self._statistics = [(cells.statistics, cells.log_base) for cells in columns.cells]
         continuous = prior.code >= NORMAL or any(
             cells.family.name == "Exponential" for cells in columns.cells
@@ -55,7 +67,7 @@ class ColumnsState(EvidenceState):
             self._entries(),
             continuous,
         )
-        self._varying = varying
+        self._varying = any(cells.varying for cells in columns.cells)
         self._set_constant()
         self.terms = [(number, self.term)]
 
@@ -140,8 +152,7 @@ class ColumnsState(EvidenceState):
         """Draw the parameters of all clusters, and missing values given these."""
         columns = self.columns
         drawn = columns.prior.draw(rng, columns.prior.posterior(columns.hyper(point), self.held()))
-        shaped = [d.reshape(shape) for d, shape in zip(drawn, columns.shapes, strict=True)]
-        columns.prior.write(self.points, new, columns.parameters, shaped)
+        self.points.write_parameters(new, drawn)
         natural = columns.prior.natural(drawn)
         labels = self.site.labels(columns.clustering)
         for cells in columns.cells:
@@ -195,10 +206,7 @@ class ColumnsState(EvidenceState):
         """Log density of parameters and missing values given all else."""
         columns = self.columns
         labels = self.site.labels(columns.clustering)
-        categories = [columns.n_categories] if columns.prior.vector else []
-        shape = (columns.truncation, columns.n_columns, *categories)
-        drawn = columns.prior.read(self.points, point, columns.parameters)
-        drawn = [x.reshape(shape) for x in drawn]
+        drawn = self.points.read_parameters(point)
         natural = columns.prior.natural(drawn)
         posterior = columns.prior.posterior(columns.hyper(point), self.held())
         total = columns.prior.log_density(posterior, drawn)

@@ -220,11 +220,6 @@ class Normals(Evidence):
         return [name for _, alignment in self.aligned for name in alignment.names]
 
     @property
-    def orientations(self) -> list[str]:
-        """Those of them that only directions are read from."""
-        return [own.orientation for _, own in self.aligned if own.orientation]
-
-    @property
     def drawn(self) -> list[str]:
         """What steps of its own draw: maps, scale matrix and factors of the precisions."""
         scale = [self.scale_matrix.name] if self.scale_matrix else []

@@ -16,7 +16,9 @@ class NormalsPoints(Writer):
         super().__init__(model, [*normals.names, *normals.drawn, *normals.missing])
         self.normals = normals
         self.natural = natural_function(model, normals.names)
-        proper = [name for name in normals.drawn if name not in normals.orientations]
+        # Of orientations, only directions are read.
+        turned = {own.orientation for _, own in normals.aligned}
+        proper = [name for name in normals.drawn if name not in turned]
         self.log_parameters = value_density(model, [model[name] for name in proper], jacobian=False)
 
     def write_parameters(

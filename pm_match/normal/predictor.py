@@ -202,8 +202,6 @@ class NormalsPredictor(Predictor):
             yield rows, hidden, log_weight[rows, :-1], parameters
 
     def _of(self, place: Place) -> list[NormalValues]:
-        if place.clustering != self.normals.clustering:
-            return []
         return [own for own in self.normals.values if own.assignment == place.assignment.name]
 
     def _only(self, place: Place) -> NormalValues:

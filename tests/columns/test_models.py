@@ -151,8 +151,8 @@ def test_a_wrong_prior_is_caught():
     """A step that believes in rates that are 1.3 times as high as the declared ones."""
     simulator = ColumnsSimulator(CASES["poisson"](), seed=13)
     (columns,) = simulator.columns
-    right = columns._hyper
-    object.__setattr__(columns, "_hyper", lambda point: right(point) * [1.3, 1.0])
+    right = columns.hyper
+    object.__setattr__(columns, "hyper", lambda point: right(point) * [1.3, 1.0])
     found = simulator.scores(600)
     assert max(map(abs, found.values())) > 6.0, found
 
