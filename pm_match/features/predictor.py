@@ -21,7 +21,6 @@ from pm_match.prediction.mixture import NormalLaw
 from pm_match.prediction.predictive import Predictive
 from pm_match.prediction.predictor import (
     Holes,
-    NewObjects,
     NewVectors,
     Place,
     Predictor,
@@ -191,11 +190,6 @@ def feature_predictor(predictive: Predictive, place: Place) -> FeaturePredictor 
         if isinstance(predictor, FeaturePredictor) and predictor.covers(place):
             return predictor
     return None
-
-
-def vectors_of(new: NewObjects) -> NewVectors | None:
-    """Return the feature vectors that are seen of new objects, if any are."""
-    return next((own for own in new.seen.values() if isinstance(own, NewVectors)), None)
 
 
 def _bare(table: Any, columns: NDArray) -> Any:

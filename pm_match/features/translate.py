@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from pymc.model.core import Model
 
-from pm_match.features.predictor import FeaturePredictor, feature_predictor, vectors_of
+from pm_match.features.predictor import FeaturePredictor, feature_predictor
 from pm_match.features.values import Outlook, normals
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.matching.interval_levels import interval_levels
@@ -154,7 +154,7 @@ def _add_new(
     log_weight = draw_weights(predictive, new, reweight)
     outlook = Outlook.fresh(predictor.emission_of(goal))
     own = predictor.by_row(log_weight)
-    seen = vectors_of(new)
+    seen: Any = new.seen.get(predictive.predictors.index(predictor))
     if seen is None:
         factors, root = predictor.clusters.factors()
         means = outlook.means(factors)[None]

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
 from scipy import stats
 
 import pm_match as pmm
+from pm_match.reading import read
 from pm_match.reading.probe import natural_function
 from tests.declared import features as tiny_features
 from tests.declared import networks as tiny_networks
@@ -249,3 +251,31 @@ def test_new_objects_on_the_scale_of_others():
     np.testing.assert_allclose(pmm.standardise({"a": new}, 2, like={"a": frame})["a"], few[[4]])
     with pytest.raises(KeyError, match="like: no domain 'a'"):
         pmm.standardise({"a": new}, like={"b": frame})
+
+
+def test_normal_vectors_of_another_kind_carry_to_features():
+    """Of new objects of a domain that has no feature vectors, clusters are told by what it has."""
+    rng, far = np.random.default_rng(1), np.array([[-8.0, 8.0], [8.0, -8.0]])
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", np.ones(2))
+        alpha = pm.Gamma("alpha", 50.0, 0.5)
+        latent = pm.Normal("latent", 0.0, tau=0.01 * alpha, shape=(2, 2))
+        precision = pm.Wishart("precision", nu=9, V=np.eye(2))
+        mean = pm.MvNormal("mean", np.zeros(2), tau=0.01 * precision, shape=(2, 2))
+        for name, n in (("a", 4), ("b", 4), ("c", 6)):
+            label = pm.Categorical(f"cluster_{name}", weights, shape=n)
+            x = far[np.arange(n) % 2] + 0.1 * rng.normal(size=(n, 2))
+            if name == "c":
+                pm.MvNormal("c", mean[label], tau=precision, observed=x)
+            else:
+                projection = pm.Normal(f"projection_{name}", 0.0, 1.0, shape=(2, 2))
+                pm.Normal(name, latent[label] @ projection.T, tau=alpha, observed=x)
+    kinds = {own.kind for own in read(model).components[0].evidence}
+    assert kinds == {"features", "normal"}
+    point = model.initial_point(0)
+    for name, n in (("a", 4), ("b", 4), ("c", 6)):
+        point[f"cluster_{name}"] = np.arange(n) % 2
+    point |= {"projection_a": np.eye(2), "projection_b": np.eye(2)}
+    tree = tree_of(model, [point])
+    found = pmm.translate(tree, model, far, source="c", target="b", progressbar=False)
+    np.testing.assert_allclose(found["b"], far, atol=1.0)
