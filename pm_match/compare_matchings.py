@@ -12,7 +12,7 @@ from pymc.model.core import Model
 from pymc.util import get_random_generator
 from scipy.special import logsumexp
 
-from pm_match.checks import check_seed
+from pm_match.checks import check_given_by_name, check_model, check_seed
 from pm_match.matching import best_chain
 from pm_match.matching.draws import SAMPLE_DIMS
 from pm_match.prediction.log_predictive import log_predictive
@@ -79,6 +79,8 @@ def compare_matchings(
     ------
     UnservedModelError
         As `log_predictive`: networks, and objects with links, have no likelihoods of their own.
+    TypeError
+        If `models` is no mapping from names to models.
     KeyError
         If `idata` lacks a model's draws.
     ValueError
@@ -103,6 +105,9 @@ def compare_matchings(
     >>> list(compared.columns)
     ['elpd', 'difference', 'difference_se', 'clusters', 'unsure']
     """
+    check_given_by_name("model", models, "model")
+    for model in models.values():
+        check_model(model)
     if len(models) < 2:
         raise ValueError(f"models: expected at least two to compare; found {len(models)}")
     check_seed(random_seed)

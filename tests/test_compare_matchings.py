@@ -115,6 +115,10 @@ def test_different_data_are_refused():
         pmm.compare_matchings({"one": one, "alone": alone})
     with pytest.raises(ValueError, match="expected at least two to compare; found 1"):
         pmm.compare_matchings({"one": one})
+    with pytest.raises(TypeError, match=r"models: expected a mapping from .*; found "):
+        pmm.compare_matchings([one, other])
+    with pytest.raises(TypeError, match=r"model: expected a pm.Model; found an object of "):
+        pmm.compare_matchings({"one": one, "other": pmm.prepare(tables)})
 
 
 def test_data_may_be_in_shared_variables():
