@@ -390,6 +390,8 @@ def choose_model(prepared: PreparedData) -> str:
 
     Raises
     ------
+    TypeError
+        If it is not what `prepare` returns.
     ValueError
         If there is nothing to match tables by.
 
@@ -400,6 +402,8 @@ def choose_model(prepared: PreparedData) -> str:
     >>> pmm.choose_model(pmm.prepare({"north": north, "south": south}, id="sku"))
     'mixture'
     """
+    if not isinstance(prepared, PreparedData):
+        raise TypeError(f"prepared: expected what prepare returns; found {type_name(prepared)}")
     if prepared.kind == "networks":
         return "relational_clusters"
     tables, linked = prepared.data, bool(prepared.links or prepared.clusters)

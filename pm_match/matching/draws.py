@@ -108,7 +108,9 @@ def draws_as_they_are(idata: Any, group: str) -> xr.Dataset:
     if isinstance(idata, xr.Dataset):
         return idata
     if not isinstance(idata, xr.DataTree):
-        raise TypeError(f"expected a DataTree or a Dataset of draws; found {type_name(idata)}")
+        raise TypeError(
+            f"expected a DataTree or a Dataset of draws; found {type_name(idata)}{_its(idata)}"
+        )
     if group not in idata.children and idata.data_vars:
         return idata.to_dataset()  # a group itself
     if group not in idata.children:
@@ -373,7 +375,14 @@ def relevance_of(
 def needs_tree(idata: Any) -> None:
     """Refuse what cannot hold other groups beside the draws."""
     if not isinstance(idata, xr.DataTree):
-        raise TypeError(f"expected a DataTree, as sample returns it; found {type(idata).__name__}")
+        raise TypeError(
+            f"expected a DataTree, as sample returns it; found {type(idata).__name__}{_its(idata)}"
+        )
+
+
+def _its(value: Any) -> str:
+    """Say where the result of a match has its draws."""
+    return ", whose draws are its idata" if hasattr(value, "idata") else ""
 
 
 def log_joint_of(idata: xr.DataTree) -> xr.DataArray:

@@ -352,6 +352,8 @@ def test_tables_of_all_forms(table):
     found = pmm.prepare({"a": table, "b": numbers("uv")})
     assert found.data["a"].shape == (9, 3)
     assert all("/" not in column for column in found.data["a"])
+    with pytest.raises(TypeError, match="expected what prepare returns; found an object of type d"):
+        pmm.choose_model({"a": frame()})
     assert pmm.choose_model(found) == "table_clusters"
     found.declare()
 

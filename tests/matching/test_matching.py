@@ -1,6 +1,7 @@
 import re
 import time
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -101,6 +102,10 @@ def test_unknown_names_list_those_there_are():
         matching.partition_estimate(idata["posterior"].to_dataset()[["projection_a"]])
     with pytest.raises(TypeError, match=r"expected a DataTree.*found an object of type dict"):
         matching.partition_estimate({})
+    result = SimpleNamespace(idata=idata)
+    for summary in (matching.partition_estimate, matching.best_chain):
+        with pytest.raises(TypeError, match=r"Namespace, whose draws are its idata$"):
+            summary(result)
 
 
 def test_other_variables_are_no_assignments():
