@@ -105,12 +105,12 @@ def compare_matchings(
     >>> list(compared.columns)
     ['elpd', 'difference', 'difference_se', 'clusters', 'unsure']
     """
+    check_seed(random_seed)
     check_given_by_name("model", models, "model")
     for model in models.values():
         check_model(model)
     if len(models) < 2:
         raise ValueError(f"models: expected at least two to compare; found {len(models)}")
-    check_seed(random_seed)
     first, *others = models
     units = {first: 0.0} | {
         name: _log_units(first, models[first], name, models[name]) for name in others
