@@ -389,10 +389,7 @@ class Collapsed:
         self.load(point, moved)
         expected = self._log_evidence() - before
         self.load(point, labels)
-        # Impossible labels may have scores, by which they are left.
-        if np.isfinite(expected) and abs(found - expected) > least + _ROUNDING * (
-            abs(before) + abs(expected)
-        ):
+        if abs(found - expected) > least + _ROUNDING * (abs(before) + abs(expected)):
             raise RuntimeError(
                 f"{self.component.clusterings[number].title!r}: expected scores by which the log "
                 f"evidence changes by {expected:.6g} where an object changes its cluster; found "

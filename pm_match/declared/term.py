@@ -82,12 +82,10 @@ def _tabulate(term, slots, start, stop, n_slots, worth, shared):
 def _score_pairs(term, unit, own, n_slots, out):
     for i in range(term.first[unit], term.first[unit + 1]):
         pair, other = term.own_pair[i], term.slot[term.partner[i]] - 1
-        if term.is_second[i]:
-            for slot in range(1, n_slots):
-                out[slot] += max(term.worth[pair, other, slot - 1], _IMPOSSIBLE)
-        else:
-            for slot in range(1, n_slots):
-                out[slot] += max(term.worth[pair, slot - 1, other], _IMPOSSIBLE)
+        table, is_second = term.worth[pair], term.is_second[i]
+        for slot in range(1, n_slots):
+            worth = table[other, slot - 1] if is_second else table[slot - 1, other]
+            out[slot] += worth if worth > -np.inf else _IMPOSSIBLE
 
 
 @implements(protocol.log_evidence, PairTable)

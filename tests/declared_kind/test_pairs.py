@@ -305,6 +305,17 @@ def test_chains_get_to_labels_that_are_possible(init):
     assert np.isin(np.diff(draws["posterior"]["z"]), [0, 1]).all()
 
 
+def test_possible_labels_score_what_they_are_worth_on_any_scale():
+    """Such as numbers in the millions with a noise of 1, where chains start."""
+
+    def far():
+        z, (one, other) = labels(n=4, t=2), np.triu_indices(4, 1)
+        mean = pt.as_tensor(np.array([[5e7, 0.0], [0.0, 9e7]]))
+        pm.Normal("x", mean[z[one], z[other]], 1.0, observed=[5e7, 0.0, 0.0, 0.0, 0.0, 9e7])
+
+    testing.check_scores(declared(far), n_points=2)
+
+
 def test_the_entry_that_three_objects_enter_is_named():
     def mixed():
         z, one = labels(), np.array([0, 1])
