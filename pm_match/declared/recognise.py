@@ -133,7 +133,7 @@ class LikelihoodCandidate:
             part_named=tuple(of_several),
             redrawn=tuple(redrawn),
             sliced=_sliced(rows, alone, shared),
-            swappable=rows.exchangeable(found, keys, reading.split(reading.some_labels[0])),
+            swappable=rows.exchangeable(found, keys, owner >= 0),
             numbers=(reading.numbers(owner),),
             all_seen=all(map(context.is_missing, free)),
         )

@@ -199,18 +199,20 @@ class RowReader:
         return any(all(map(_spanned, slopes({key: there[key]}), own)) for key in keys)
 
     def exchangeable(
-        self, found: Sequence[LabelRows], keys: Sequence[str], labels: Sequence[NDArray]
+        self, found: Sequence[LabelRows], keys: Sequence[str], owned: NDArray[np.bool_]
     ) -> bool:
         """Whether labels and their rows can take others' places, weights aside.
 
-        `keys`: the values of the assignments; `labels` (each N,): some labels of every
-        assignment.
+        `keys`: the values of the assignments; `owned` (E,): which entries are of an object. In sums
+        over objects, one may make up for another.
         """
         density = log_touched(self.context, self.factors, found)
-        some = dict(zip(keys, labels, strict=True))
-        points = [{**point, **some} for point in (*self.points, self.wide)]
-        read = where_defined(lambda point: np.array(density(point)))
-        return is_same(exchanged(read, points, self.n_labels, keys, found))
+        points, n_labels = (*self.points, self.wide), self.n_labels
+        whole = where_defined(lambda point: np.array(density(point)))
+        each = where_defined(lambda point: self.table(point)[:, owned])
+        return is_same(exchanged(whole, points, n_labels, keys, found)) and is_same(
+            exchanged(each, points, n_labels, (), found), axes=(0,)
+        )
 
 
 def log_touched(

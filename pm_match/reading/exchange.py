@@ -101,7 +101,7 @@ def is_same(pairs: Iterator[Pair] | Sequence[Pair], axes: Sequence[int] = ()) ->
     for order, before, after in pairs:
         if before.shape != after.shape:
             return False
-        for axis in axes:
+        for axis in axes if before.ndim else ():  # nothing is defined there
             before = np.take(before, order, axis)
         if not (close(before, after) | (np.isnan(before) & np.isnan(after))).all():
             return False

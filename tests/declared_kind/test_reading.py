@@ -139,6 +139,16 @@ def test_rows_with_other_uses_are_not_redrawn():
     assert not found.exchangeable
 
 
+@pytest.mark.parametrize("copy", [[0, 0], [0, 1]])
+def test_labels_that_a_copy_names_have_roles(copy):
+    """Of one of the two, as many objects go with their labels as without, whatever these are."""
+    with pm.Model() as model:
+        z = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=2)
+        error = pm.Beta("error", 1.0, 4.0)
+        pm.Bernoulli("copy", pt.switch(z, 1.0 - error, error), observed=copy)
+    assert not evidence(model).exchangeable
+
+
 def test_kinds_keep_what_they_serve():
     structure = read(beside_features())
     (component,) = structure.components
