@@ -59,7 +59,7 @@ def look_at_column(where: str, values: pd.Series, told: str | None = None) -> Co
     name, seen = values.name, values.dropna()
     holes = len(values) - len(seen)
     missing = f"{holes} missing" if holes else ""
-    distinct = seen.nunique() if _hashable(seen) else len(seen)
+    distinct = seen.nunique() if hashable(seen) else len(seen)
     if not distinct:
         return Column(LEFT_OUT, "no value in it", warn=True)
     if distinct == 1:
@@ -225,7 +225,8 @@ def _refuse(where: str, name: Any, what: str, remedy: str) -> None:
     )
 
 
-def _hashable(seen: pd.Series) -> bool:
+def hashable(seen: pd.Series) -> bool:
+    """Say whether values can be counted."""
     try:
         seen.nunique()
     except TypeError:

@@ -14,7 +14,7 @@ import pandas as pd
 import scipy.sparse
 
 from pm_match.checks import check_option, no_such, warn
-from pm_match.front.columns import LEFT_OUT, USES, Column, leave, look_at_column
+from pm_match.front.columns import LEFT_OUT, USES, Column, hashable, leave, look_at_column
 from pm_match.front.files import as_variable, read_table_file
 from pm_match.tables.blanks import without_blanks
 from pm_match.tables.domains import as_labels, check_domain_names, read_table
@@ -29,6 +29,8 @@ _LEAST_NODES = 10
 _MOST_COMPARED, _REPEATED = 50, 5
 # If more rows have one value, it is little to tell.
 _MOST_OF_ONE = 0.9
+# Rows by which most columns are seen not to tell each other.
+_FIRST = 1000
 # That no two rows are the same is chance if fewer pairs of rows were to be expected the same.
 _LEAST_SAME = 5
 
@@ -186,15 +188,15 @@ def warn_of_repetitions(tables: Mapping[str, pd.DataFrame], columns: list[str]) 
 
 def _tells(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether each value goes with one of the other column, by more than chance (-1 is none)."""
-    rows = (one >= 0) & (other >= 0)
-    one, other = one[rows], other[rows]
-    if not len(one):
-        return False
-    few = len(np.unique(one)) * _REPEATED <= len(one)
-    varies = np.bincount(other).max() <= _MOST_OF_ONE * len(other)
-    partner = np.zeros(one.max() + 1, other.dtype)
-    partner[one] = other  # the last of them
-    return bool(few and varies and (partner[one] == other).all())
+    for some in (slice(_FIRST), slice(None)):
+        rows = (one[some] >= 0) & (other[some] >= 0)
+        own, its = one[some][rows], other[some][rows]
+        partner = np.zeros(own.max(initial=0) + 1, its.dtype)
+        partner[own] = its  # the last of them
+        if (partner[own] != its).any():
+            return False
+    few = np.count_nonzero(np.bincount(own)) * _REPEATED <= len(own)
+    return bool(len(own) and few and np.bincount(its).max() <= _MOST_OF_ONE * len(own))
 
 
 def _as_frame(where: str, table: Any) -> pd.DataFrame:
@@ -319,9 +321,10 @@ def _seen_elsewhere(
 def _as_elsewhere(values: pd.Series, found: Column, use: str, there: Collection) -> Column:
     """Use a column as other tables do, if its values are among theirs and do not name objects."""
     seen = values.dropna().astype(object)
-    names = seen.nunique() > 1 and not isinstance(seen.iloc[0], str)
-    if names or seen.empty or not seen.isin(there).all():
+    if seen.empty or not hashable(seen) or not seen.isin(there).all():
         return found
+    if seen.nunique() > 1 and not isinstance(seen.iloc[0], str):
+        return found  # whole numbers may name objects
     holes = len(values) - len(seen)
     return Column(use, f"{holes} missing" if holes else "")
 

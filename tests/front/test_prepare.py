@@ -76,7 +76,9 @@ def test_what_a_column_holds_is_not_judged_by_a_few_objects(case):
         found.declare()
 
 
-@pytest.mark.parametrize("few", [["rum"] * 5, list("vwxyz"), [None] * 5, [1, 2, 3, 4, 5]])
+@pytest.mark.parametrize(
+    "few", [["rum"] * 5, list("vwxyz"), [None] * 5, [1, 2, 3, 4, 5], [None, None, None, None, [1]]]
+)
 def test_values_that_no_other_table_has_do_not_make_a_column_comparable(few):
     small = pd.DataFrame({"price": RNG.normal(size=5), "id": few})
     there = ["tea", "cocoa"] * 20 if isinstance(few[0], str | None) else few * 8
