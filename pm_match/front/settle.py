@@ -64,7 +64,12 @@ def settle(
     if not why_not:
         return prepared
     said = f"Numbers are independent within clusters, as {why_not} (correlated=False)."
-    return replace(prepared, notes=[*prepared.notes, said])
+    return _with(prepared, False, said)
+
+
+def _with(prepared: _Prepared, correlated: bool, said: str) -> _Prepared:
+    options = {**prepared.options, "correlated": correlated}
+    return replace(prepared, options=options, notes=[*prepared.notes, said])
 
 
 def _correlated(prepared: _Prepared, search: Callable[..., xr.DataTree]) -> _Prepared:
@@ -79,8 +84,7 @@ def _correlated(prepared: _Prepared, search: Callable[..., xr.DataTree]) -> _Pre
         f"the log joint of a search is {abs(together - apart):,.1f} higher so "
         f"(correlated={better})."
     )
-    options = {**prepared.options, "correlated": better}
-    return replace(prepared, options=options, notes=[*prepared.notes, said])
+    return _with(prepared, better, said)
 
 
 def _family(prepared: _Prepared, search: Callable[..., xr.DataTree]) -> _Prepared:

@@ -84,7 +84,8 @@ def test_nothing_is_left_to_settle():
         found = pmm.prepare(data, **told).settled()
         said = f"Numbers are independent within clusters, as {why} (correlated=False)."
         assert found.notes[-1] == said
-        assert found.options == told
+        assert found.options == {**told, "correlated": False}
+        assert found.settled() is found
     for told in ({}, {"correlated": None}):
         found = pmm.prepare(tables, **told)
         assert found.declare().free_RVs
