@@ -66,8 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         settled = prepared.settled(options.seed, shown, cores=options.cores)
         for note in settled.notes[said:]:
             print(as_options(note), flush=True)
-        if settled is not prepared:  # to declare a model warns of its data
-            prepared, model = settled, settled.declare()
+        if settled is not prepared:
+            with warnings.catch_warnings(action="ignore"):  # what it says of data has been said
+                prepared, model = settled, settled.declare()
         if options.search_only:
             idata = find_matching(model, random_seed=options.seed, progressbar=shown)
         else:

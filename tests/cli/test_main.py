@@ -133,7 +133,7 @@ def test_what_is_used_is_said(tmp_path):
         found = prepared(file, "--ignore", "note")
     assert found.model == "mixture"
     assert found.words()[0].startswith(
-        "data: 4 objects (1, 2, 3, …); used are code (count: distinct"
+        "data: 4 objects (1, 2, 3, …); used are code (number: distinct"
     )
     assert "kind (category), u (number)." in found.words()[0]
     assert found.words()[1] == "data: left out are note (as you said)."
@@ -272,7 +272,7 @@ BAD_FILES = {
         "expected names of columns in the first line; found 'red', which column number 3 holds",
     ),
     "no header": ("u,,w\n1,2,3\n3,1,2\n", "column number 2: expected its name"),
-    "constant": ("u,v\n.5,9\n.5,9\n", "used; found none ('u': one value only (0.5); 'v': one"),
+    "constant": ("u,v\n1,2\n1,2\n", "can be used; found none ('u': one value only (1); 'v': on"),
     "dates": (
         "u,v\n1,2024-01-01\n3,2024-02-01\n",
         "found dates as text ('2024-01-01'). Make a number of it (days since one day for all "
@@ -289,7 +289,7 @@ BAD_FILES = {
 
 def test_warnings_are_said_as_errors_are(tmp_path):
     one = write(tmp_path / "one.csv", "u,v,w\nx,1,2\ny,1,3\nz,1,5\n")
-    two = write(tmp_path / "two.csv", "v\n2\n3\n4\n")
+    two = write(tmp_path / "two.csv", "v\n3\n2\n4\n")
     command = [sys.executable, "-m", "pm_match", one, two, "--links", tmp_path / "none.csv"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 2
@@ -343,6 +343,14 @@ def test_warnings_are_said_once(tmp_path):
     with pytest.warns(UserWarning, match="expected values in 'a' that others have") as found:
         cli.main([*map(str, files), "--seed", "1", "--search-only"])
     assert sum("expected values in 'a'" in str(own.message) for own in found) == 1
+
+
+def test_what_settling_leaves_as_it_was_is_said_once(tmp_path):
+    text = "u,v,w\n0.5,1.2,x\n2.1,0.3,y\n1.7,0.1,x\n"
+    files = [write(tmp_path / "one.csv", text), write(tmp_path / "two.csv", text.replace("x", "X"))]
+    with pytest.warns(UserWarning, match="expected one spelling") as warned:
+        cli.main([*map(str, files), "--search-only"])
+    assert len(warned) == 1
 
 
 def test_commas_at_the_end_of_lines_are_no_columns(tmp_path):
