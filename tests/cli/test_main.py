@@ -133,7 +133,7 @@ def test_what_is_used_is_said(tmp_path):
         found = prepared(file, "--ignore", "note")
     assert found.model == "mixture"
     assert found.words()[0].startswith(
-        "data: 4 objects (1, 2, 3, …); used are code (number: distinct"
+        "data: 4 objects (1, 2, 3, …); used are code (count: distinct"
     )
     assert "kind (category), u (number)." in found.words()[0]
     assert found.words()[1] == "data: left out are note (as you said)."
@@ -272,7 +272,7 @@ BAD_FILES = {
         "expected names of columns in the first line; found 'red', which column number 3 holds",
     ),
     "no header": ("u,,w\n1,2,3\n3,1,2\n", "column number 2: expected its name"),
-    "constant": ("u,v\n1,2\n1,2\n", "can be used; found none ('u': one value only (1); 'v': on"),
+    "constant": ("u,v\n1,7\n1,7\n", "can be used; found none ('u': one value only (1); 'v': on"),
     "dates": (
         "u,v\n1,2024-01-01\n3,2024-02-01\n",
         "found dates as text ('2024-01-01'). Make a number of it (days since one day for all "
