@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy
@@ -45,6 +46,8 @@ class ColumnsPredictor(Predictor):
     def __init__(self, model: Model, columns: Columns, state: ColumnsState):
         self.columns, self._state = columns, state
         self._least_shape = np.inf  # of precisions' priors, at all draws
+        # Of new objects: the same at all draws.
+        self._known: WeakKeyDictionary[NewTables, tuple[Entries, NDArray]] = WeakKeyDictionary()
 
     def observed(self, place: Place) -> list[str]:
         """Names of the observed variables of an assignment's objects."""
@@ -73,7 +76,9 @@ class ColumnsPredictor(Predictor):
 
         Where the densities of the data count to a power, those of new objects count in full.
         """
-        new, base = self._entries(place, seen)
+        if seen not in self._known:
+            self._known[seen] = self._entries(place, seen)
+        new, base = self._known[seen]
         slot_of = self._state.site.slot_of(self.columns.clustering)
         n_slots = int(self._state.site.partitions[self.columns.clustering].n_slots[0])
         gains = np.zeros((len(base), n_slots))

@@ -110,7 +110,7 @@ class FeaturePredictor(Predictor):
         """
         emission = self.emission_of(place)
         found = []
-        for rows, hidden in seen.patterns():
+        for rows, hidden in seen.patterns:
             own = emission.restricted(~hidden)
             x = seen.values[np.ix_(rows, ~hidden)]
             found.append((rows, ~hidden, Joined(self.clusters, own, x)))

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from pymc.model.core import Model
+from scipy.special import gammaln
 
 from pm_match.normal.conjugate import posterior
 from pm_match.normal.given_observed import Incomplete
@@ -51,6 +52,22 @@ class _Laws(NamedTuple):
     scales: NDArray[np.float64]  # (T, D, D)
     degrees: NDArray[np.float64]  # (T,)
     empty: NDArray[np.int64]  # clusters that are all alike: they have no vector
+
+    def log_density(
+        self, x: NDArray, known: NDArray[np.int64], some: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Log density (N, t) of `known` features (N, O) of vectors, in `some` clusters (t,)."""
+        scale, degrees = self.scales[some][:, known][:, :, known], self.degrees[some]
+        # In units of its own for each feature, which may be of very different sizes.
+        unit = np.sqrt(np.diagonal(scale, axis1=1, axis2=2))
+        root = np.linalg.cholesky(scale / (unit[:, :, None] * unit[:, None, :]))
+        away = (x - self.means[some][:, None, known]) / unit[:, None, :]
+        squares = np.square(np.linalg.solve(root, away.mT)).sum(axis=1).T
+        half = 0.5 * (degrees + len(known))
+        logs = np.log(unit).sum(axis=1) + np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+        logs += 0.5 * len(known) * np.log(np.pi * degrees)
+        logs += gammaln(0.5 * degrees) - gammaln(half)
+        return -half * np.log1p(squares / degrees) - logs
 
 
 class NormalsPredictor(Predictor):
@@ -129,8 +146,6 @@ class NormalsPredictor(Predictor):
 
     def log_predictive(self, place: Place, seen: NewVectors) -> NDArray[np.float64]:
         """Log predictive, with means and precisions, or factors of these, integrated out."""
-        from scipy.stats import multivariate_t
-
         own, d = self._only(place), self.normals.n_features
         alignment, laws = own.alignment, self._laws_of(own)
         different = np.setdiff1d(np.arange(self.normals.truncation), laws.empty[1:])
@@ -139,16 +154,11 @@ class NormalsPredictor(Predictor):
             to_clusters = alignment.read(self._point, d)
             x, base = to_clusters(x), -d * float(np.log(to_clusters.scale))
         found = np.zeros((len(x), self.normals.truncation + 1))
-        for rows, hidden in seen.patterns():
+        for rows, hidden in seen.patterns:
             if not hidden.all():
                 known = np.flatnonzero(~hidden)
-                for j in different:
-                    # In units of its own for each feature: SciPy compares these.
-                    scale = laws.scales[j][np.ix_(known, known)]
-                    unit = np.sqrt(np.diag(scale))
-                    law = multivariate_t(None, scale / np.outer(unit, unit), laws.degrees[j])
-                    away = (x[np.ix_(rows, known)] - laws.means[j, known]) / unit
-                    found[rows, j] = law.logpdf(away) - np.log(unit).sum() + base
+                logs = laws.log_density(x[np.ix_(rows, known)], known, different)
+                found[np.ix_(rows, different)] = logs + base
         found[:, laws.empty] = found[:, laws.empty[:1]]
         return found
 
@@ -184,7 +194,7 @@ class NormalsPredictor(Predictor):
     def of_new(self, rng, place, seen, holes, log_weight):
         """Return places, scales and degrees of what is missing, by what that is."""
         laws = self._laws_of(self._only(place))
-        for rows, hidden in seen.patterns():
+        for rows, hidden in seen.patterns:
             if not hidden.any():
                 continue
             known = ~hidden

@@ -20,7 +20,8 @@ class WeightedMean:
     """
 
     def __init__(self, n: int, widths: Mapping[str, int]):
-        self._sums = {name: np.zeros((n, width)) for name, width in widths.items()}
+        # An object a column: adding rows of many objects is what takes time.
+        self._sums = {name: np.zeros((width, n)) for name, width in widths.items()}
         self._top = np.full(n, -np.inf)
         # Of predictives, and of the weights that means are taken with.
         self._predictive, self._weight = np.zeros(n), np.zeros(n)
@@ -49,14 +50,14 @@ class WeightedMean:
         rescaled = np.flatnonzero(shrink != 1.0)
         for name, value in values.items():
             value, columns = value if isinstance(value, tuple) else (value, None)
-            added = u[:, None] * value
+            added = np.ascontiguousarray(value.T) * u
             if len(rescaled):
-                self._sums[name][rescaled] *= shrink[rescaled, None]
-            self._sums[name] += added if columns is None else added[:, columns]
+                self._sums[name][:, rescaled] *= shrink[rescaled]
+            self._sums[name] += added if columns is None else added[columns]
 
     def values(self) -> dict[str, NDArray[np.float64]]:
         """Return the means."""
-        return {name: total / self._weight[:, None] for name, total in self._sums.items()}
+        return {name: (total / self._weight).T for name, total in self._sums.items()}
 
     def log_mean_weight(self) -> NDArray[np.float64]:
         """Return the log of the mean predictive (N,)."""

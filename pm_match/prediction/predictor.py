@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,8 +65,9 @@ class NewVectors:
         """Return the vectors of some of the objects."""
         return NewVectors(self.values[wanted])
 
+    @cached_property
     def patterns(self) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-        """Group them by what is missing: the objects, and which of their values are hidden (M,)."""
+        """By what is missing of them: the objects, and which of their values are hidden (M,)."""
         hidden, which = np.unique(np.isnan(self.values), axis=0, return_inverse=True)
         return [(np.flatnonzero(which.ravel() == number), own) for number, own in enumerate(hidden)]
 
