@@ -180,9 +180,10 @@ def warn_of_repetitions(tables: Mapping[str, pd.DataFrame], columns: list[str]) 
         alike = ", ".join(f"{one!r} tells {other!r}" for one, other in told[:_EXAMPLES])
         more = f", and {len(told) - _EXAMPLES} more" if len(told) > _EXAMPLES else ""
         warn(
-            f"columns: {alike}{more}: each value of the first goes with one of the second. Columns "
-            "are independent within clusters, so that both together count for too much: leave "
-            f"one out, as by columns={{{told[0][1]!r}: 'ignore'}}"
+            f"columns: {alike}{more}: each value of the first goes with one of the second. If it "
+            "says the same, as a code does that stands for a name, both together count for too "
+            "much, as columns are independent within clusters: leave one out, as by columns="
+            f"{{{told[0][1]!r}: 'ignore'}}"
         )
 
 
