@@ -27,7 +27,8 @@ _MOVES = (
     "permute_accepted",
 )
 
-# If fewer pairs are of different domains, they do not tell of matchings.
+# If fewer of the pairs that share a cluster are of different domains, they do not tell of
+# matchings: rare ones differ between any two chains.
 _ENOUGH = 0.25
 
 
@@ -167,8 +168,9 @@ def diagnose(
             _add(rows, worst[-1], together[..., place])
             by_set.append(together)
             one, other = draws.domain_of[pairs].T
-            if (one != other).mean() > _ENOUGH:
-                matched.append(together[..., one != other])
+            across = together[..., one != other]
+            if across.sum() > _ENOUGH * together.sum():
+                matched.append(across)
     for title, trace in _numbers(posterior, sample_dims, also):
         _add(rows, title, trace)
     if not rows:

@@ -72,6 +72,20 @@ def test_another_matching_of_the_same_clusters_is_told(seed):
     assert pmm.diagnose(posterior, random_seed=seed).chains["group"].tolist() == [0, 1, 0]
 
 
+def test_chains_that_match_next_to_nothing_agree():
+    """One of them has matches in every fiftieth draw."""
+    a = np.arange(60) % 5
+    b = np.tile(a + 5, (3, 300, 1))
+    b[2, ::50] = a
+    posterior = xr.Dataset(
+        {
+            "cluster_a": (["chain", "draw", "x"], np.tile(a, (3, 300, 1))),
+            "cluster_b": (["chain", "draw", "y"], b),
+        }
+    )
+    assert pmm.diagnose(posterior, random_seed=0).chains["group"].tolist() == [0, 0, 0]
+
+
 def test_modes_that_are_about_as_probable_are_kept():
     advice = pmm.diagnose(chains([0, 1, 0, 0], [0, -1, 0, 0])).advice[0]
     assert "Chain 1 found another matching (log joint 1." in advice
