@@ -15,6 +15,9 @@ from pm_match.declared.term import LabelTable, PairTable
 from pm_match.reading.owners import OTHER_STEPS, Owned, close
 from pm_match.reading.parts import UnservedModelError
 
+# What impossible pairs score at most.
+_IMPOSSIBLE = -1e12
+
 
 class PairAccess(SampledAccess):
     """What is compiled of a model for likelihoods of pairs."""
@@ -50,6 +53,7 @@ class PairState(SampledState):
         alone = np.where((two < 0) | (one == two), one, -1)
         self._nobody = np.flatnonzero((one < 0) & (two < 0))
         worth = np.zeros((len(self._pairs), *2 * [max(evidence.truncations)]))
+        self._impossible = np.zeros(1)
         self._alone: list[Owned] = []
         self._by_label: list[LabelTable] = []
         self.terms: list[tuple[int, Any]] = []
@@ -66,7 +70,7 @@ class PairState(SampledState):
                 )
             )
             pairs = units[self._pairs], int(start), n_units
-            own = _pair_term(worth, *pairs, board.slot, place == 0)
+            own = _pair_term(worth, *pairs, board.slot, place == 0, self._impossible)
             self.terms += [(number, self._by_label[-1]), (number, own)]
         self._worth = worth
 
@@ -80,6 +84,13 @@ class PairState(SampledState):
         truncations = self.evidence.truncations
         for truncation, owned, own in zip(truncations, self._alone, self._by_label, strict=True):
             own.worth[:, 1 : truncation + 1] = owned.total(same[:truncation])
+        if self.bounded:
+            # Worse than all that other pairs, and data of one object, may say.
+            every = np.concatenate(
+                [self._worth.ravel(), *(t.worth.ravel() for t in self._by_label)]
+            )
+            most = np.abs(every[np.isfinite(every)]).max(initial=0.0)
+            self._impossible[0] = min(_IMPOSSIBLE, -2.0 * (1 + len(self._pairs)) * most)
         free = np.concatenate(table[..., self._nobody])
         self._by_label[0].constant[0] = self._of_nobody(free)
 
@@ -110,6 +121,7 @@ def _pair_term(
     n_units: int,
     slot: NDArray[np.int16],
     counted: bool,
+    impossible: NDArray[np.float64],
 ) -> PairTable:
     """Sort pairs by the units of a partition, which begin at `start` among all."""
     n = len(pair)
@@ -127,4 +139,5 @@ def _pair_term(
         is_second=is_second[kept],
         slot=slot,
         counted=np.array([counted]),
+        impossible=impossible,
     )

@@ -8,10 +8,6 @@ from numpy.typing import NDArray
 from pm_match.clusters import protocol
 from pm_match.clusters.protocol import implements
 
-# What impossible pairs score: nothing beside possible ones; but where all labels of a unit are
-# impossible, the fewer of its pairs are so, the better.
-_IMPOSSIBLE = -1e12
-
 
 class LabelTable(NamedTuple):
     """State of the term, for U units and S slots of an anchored partition."""
@@ -37,6 +33,9 @@ class PairTable(NamedTuple):
     is_second: NDArray[np.bool_]  # whether the unit is the second of it
     slot: NDArray[np.int16]  # of all units: the partitions' own; label l has slot l + 1
     counted: NDArray[np.bool_]  # (1,): whether this is the one of the terms that counts all pairs
+    # (1,): what impossible pairs score: nothing beside possible ones; but where all labels of a
+    # unit are impossible, the fewer of its pairs are so, the better
+    impossible: NDArray[np.float64]
 
 
 @implements(protocol.score, LabelTable)
@@ -85,7 +84,7 @@ def _score_pairs(term, unit, own, n_slots, out):
         table, is_second = term.worth[pair], term.is_second[i]
         for slot in range(1, n_slots):
             worth = table[other, slot - 1] if is_second else table[slot - 1, other]
-            out[slot] += worth if worth > -np.inf else _IMPOSSIBLE
+            out[slot] += worth if worth > -np.inf else term.impossible[0]
 
 
 @implements(protocol.log_evidence, PairTable)

@@ -316,6 +316,29 @@ def test_possible_labels_score_what_they_are_worth_on_any_scale():
     testing.check_scores(declared(far), n_points=2)
 
 
+@pytest.mark.parametrize("of_two", [True, False])
+def test_possible_labels_are_not_left_on_any_scale(of_two):
+    """What data say of two objects, or of one, is less than that a pair is impossible."""
+
+    def far():
+        z = pm.Categorical("z", np.ones(2) / 2, shape=4)
+        moves = pt.as_tensor(np.array([[0.0, -0.1], [-np.inf, -0.2]]))
+        pm.Potential("moves", moves[z[:-1], z[1:]])
+        if of_two:
+            mean = pt.as_tensor(1e7 * np.array([[1.0, 1.1], [0.1, 1.2]]))
+            pm.Normal("x", mean[z[:-1], z[1:]], 1.0, observed=np.zeros(3))
+        else:
+            mean = pt.as_tensor(np.array([0.0, 1e7]))
+            pm.Normal("x", mean[z], 1.0, observed=np.array([1e7, 0.0, 1e7, 0.0]))
+
+    model = declared(far)
+    state, rng = testing.collapsed_of(model), np.random.default_rng(0)
+    state.load(testing.random_point(model, rng, state), [np.array([0, 0, 1, 1])])
+    for _ in range(20):
+        state.sweep(rng)
+        assert np.isfinite(state.log_joint())
+
+
 def test_the_entry_that_three_objects_enter_is_named():
     def mixed():
         z, one = labels(), np.array([0, 1])
