@@ -80,8 +80,7 @@ class Columns(Evidence):
     parameters: tuple[str, ...]  # the variables with the parameters, a row for each cluster
     shapes: tuple[tuple[int, ...], ...]  # their shapes
     cells: tuple[Cells, ...]  # of every observed variable
-    # from a point to parameters of the prior: (M, h), or (M, K) for probabilities
-    hyper: Callable[[Point], NDArray[np.float64]] = field(repr=False)
+    _hyper: Callable[[Point], NDArray] = field(repr=False)
 
     @property
     def truncation(self) -> int:
@@ -123,3 +122,7 @@ class Columns(Evidence):
     def handed_on(self) -> list[str]:
         """Steps of what the priors depend on are given the parameters."""
         return list(self.parameters)
+
+    def hyper(self, point: Point) -> NDArray[np.float64]:
+        """Parameters of the prior at a point: (M, h), or (M, K) for probabilities."""
+        return self._hyper(point)

@@ -362,7 +362,7 @@ class ColumnsCandidate:
                 for own in self.readings
                 if not context.is_missing(own.rv)
             ),
-            hyper=hyper,
+            _hyper=hyper,
         )
 
 
