@@ -86,10 +86,8 @@ class PairState(SampledState):
             own.worth[:, 1 : truncation + 1] = owned.total(same[:truncation])
         if self.bounded:
             # Worse than all that other pairs, and data of one object, may say.
-            every = np.concatenate(
-                [self._worth.ravel(), *(t.worth.ravel() for t in self._by_label)]
-            )
-            most = np.abs(every[np.isfinite(every)]).max(initial=0.0)
+            tables = [self._worth, *(own.worth for own in self._by_label)]
+            most = max(np.abs(w).max(where=np.isfinite(w), initial=0.0) for w in tables)
             self._impossible[0] = min(_IMPOSSIBLE, -2.0 * (1 + len(self._pairs)) * most)
         free = np.concatenate(table[..., self._nobody])
         self._by_label[0].constant[0] = self._of_nobody(free)
