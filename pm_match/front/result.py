@@ -333,7 +333,7 @@ class MatchResult:
                     {
                         "domain": self.title(name),
                         "object": self._own_labels(name, labels[dim].to_numpy()),
-                        "class": np.array([*names, None], dtype=object)[best],
+                        "class": pd.Series([[*names, None][k] for k in best], dtype=object),
                         "probability": np.max(shares, axis=0),
                     }
                 )

@@ -216,14 +216,15 @@ def test_classes_that_are_known_of_some():
     pd.testing.assert_frame_equal(result.matches(), result.matches("shop 1", "there"))
 
 
-def test_classes_are_told_as_they_were_given():
-    """Numbers are no floats where some object is in none of them."""
+@pytest.mark.parametrize(("one", "other"), [(7, 8), ("x", "y")])
+def test_classes_are_told_as_they_were_given(one, other):
+    """Numbers are no floats where some object is in none of them, and none is None."""
     x = np.repeat([0.0, 9.0, 18.0], 6) + np.tile([0.0, 0.2, 0.1], 6)
     here, there = pd.DataFrame({"p": x[:12]}), pd.DataFrame({"p": x + 0.05})
-    classes = {"here": [7] * 6 + [8] * 6}
+    classes = {"here": [one] * 6 + [other] * 6}
     result = pmm.match({"here": here, "there": there}, classes=classes, search_only=True, **SHORT)
     told = result.classes()["class"].tolist()
-    assert told == 2 * ([7] * 6 + [8] * 6) + [None] * 6
+    assert told == 2 * ([one] * 6 + [other] * 6) + [None] * 6
     assert not any(isinstance(own, float) for own in told)
 
 
