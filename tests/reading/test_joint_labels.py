@@ -459,7 +459,7 @@ def known():
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (in_one_place, "'x' depends on 'cluster', 'part': it depends on the labels of more than"),
+        (in_one_place, "'x'.* depends on the labels of more than one object"),
         (summed, "'total' depends on the labels of more than one object"),
         (of_other_sizes, "'x' depends on 'column', 'row': it depends on the labels of more than"),
         (of_too_many, "'row', 'column' together, expected at most 256 .*; found 1,056"),
