@@ -59,10 +59,19 @@ MODELS = {
         [{"cluster_a": [[0, 1]]}, {"cluster_b": [[0, 1]]}],
         None,
     ),
+    "correlated, across too": (
+        lambda: pmm.models.mixture(NUMBERS, n_clusters=3, correlated=True),
+        [
+            {"cluster_a": [[0, 1]]},
+            {"cluster_b": [[0, 1]]},
+            {"cluster_a": [0], "cluster_b": [0]},
+        ],
+        None,
+    ),
 }
 QUICK = (("within and across", "everything"), ("features", "exchange"))
 # Moves of one sort do not lead to all assignments; of two labels and two objects, only swaps do.
-ONLY_EVERYTHING = ("networks", "correlated")
+ONLY_EVERYTHING = ("networks", "correlated", "correlated, across too")
 # Alone, it cannot part two objects that are kept from two others: the law is that of the rest.
 OF_A_PART = {("features", "split and merge")}
 
@@ -155,13 +164,14 @@ def test_law_of_labels(case, move):
     assert total_variation(counts, law) < 2.0 * sampling_noise(law, n)
 
 
-def test_exchanges_alone_have_the_law_where_all_of_a_domain_are_apart():
+@pytest.mark.parametrize("case", ["correlated", "correlated, across too"])
+def test_exchanges_alone_have_the_law_where_all_of_a_domain_are_apart(case):
     """Two units that exchange their labels meet on the way, where they are moved one by one."""
-    model = declared("correlated")
+    model = declared(case)
     state = testing.collapsed_of(model)
     point = testing.random_point(model, np.random.default_rng(5), state)
     state.load(point, [np.array([0, 1, 1, 0])])
-    states, law = law_of("correlated", state, point)
+    states, law = law_of(case, state, point)
     n = 40_000
     counts = visits(state, states, lambda state, rng: state.exchange(rng, 1), n)
     assert total_variation(counts, law) < 2.0 * sampling_noise(law, n)
