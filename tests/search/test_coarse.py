@@ -123,16 +123,23 @@ def test_where_the_climb_ends_no_move_is_worth_making(name):
             assert climb_merges(*prior, partition, terms, moved, LEAST) == 0.0
 
 
-def test_clusters_that_are_apart_exchange_their_labels():
+@pytest.mark.parametrize("across", [False, True])
+def test_clusters_that_are_apart_exchange_their_labels(across):
     tables = {name: pd.DataFrame({"u": [-3.0, 3.0], "v": [1.0, -1.0]}) for name in "ab"}
     model = pmm.models.mixture(tables, n_clusters=2)
     with model:
         pmm.cannot_link("apart", {"cluster_a": [[0, 1]]})
         pmm.cannot_link("also", {"cluster_b": [[0, 1]]})
+        if across:
+            pmm.cannot_link("across", {"cluster_a": [0], "cluster_b": [0]})
     chain = chain_of(model, 0)
     chain.place(0, [np.array([0, 1, 1, 0])])
     before = chain.log_joint()
     gain = coarse_climb(chain, 0)
+    if across:
+        # It would bring together what is to be apart.
+        assert gain == 0.0
+        return
     assert gain > 1.0
     assert chain.log_joint() - before == pytest.approx(gain, abs=1e-7)
     (labels,) = chain.labels(0)
